@@ -1,0 +1,104 @@
+"""One hub per event loop: the list of who is ready, and the single handle that wakes them (X3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from asyncio.events import _get_running_loop
+from collections import deque
+from collections.abc import Iterable
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock._pure.waiter import Parker
+
+_hubs: dict[int, Hub] = {}
+
+# A forked child has copies of its parent's hubs, and shares the sockets that wake
+# the parent's loops. Hubs of an older generation are dead (X12).
+generation = 0
+
+
+def _forget_the_parent() -> None:
+    global generation
+    generation += 1
+    _hubs.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parent)
+
+
+def running_hub() -> Hub:
+    """The hub of the loop that runs in this thread."""
+    loop = asyncio.get_running_loop()
+    key = id(loop)
+    hub = _hubs.get(key)
+    # The address of a loop that is gone may be used again, so the loop is compared too.
+    if hub is None or hub.loop() is not loop:
+        hub = _hubs[key] = Hub(loop)
+    return hub
+
+
+class Hub:
+    """The parkers that are ready in one loop. It does not keep the loop alive."""
+
+    __slots__ = ("_context", "_generation", "_idle", "_ready", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        key = id(loop)
+
+        def forget(reference: weakref.ref[asyncio.AbstractEventLoop]) -> None:
+            hub = _hubs.get(key)
+            if hub is not None and hub.loop is reference:
+                del _hubs[key]
+
+        self.loop = weakref.ref(loop, forget)
+        self._ready: deque[Parker] = deque()
+        # Held while a handle is scheduled. It is only ever tried, never waited for,
+        # so a signal handler or a finaliser cannot deadlock on it.
+        self._idle = threading.Lock()
+        # Empty, so that a setter's context leaks to nobody (X13).
+        self._context = Context()
+        self._generation = generation
+
+    def push(self, parkers: Iterable[Parker]) -> None:
+        """Wake these, from any thread, in the loop's next round."""
+        if self._generation != generation:
+            return
+        self._ready.extend(parkers)
+        if self._idle.acquire(blocking=False):
+            self._schedule()
+
+    def _schedule(self) -> None:
+        loop = self.loop()
+        try:
+            if loop is None:
+                raise RuntimeError("the loop is gone")
+            # A task of the loop is running here, so the loop looks at its ready list
+            # before it sleeps. Without one this may be a signal handler that has
+            # interrupted the loop's sleep: only the thread-safe call ends that.
+            if _get_running_loop() is loop and asyncio.current_task(loop) is not None:
+                loop.call_soon(self._run, context=self._context)
+            else:
+                loop.call_soon_threadsafe(self._run, context=self._context)
+        except RuntimeError:
+            # Closed or gone. Asking first would be a race; nobody is left to wake (X4).
+            self._ready.clear()
+            self._idle.release()
+
+    def _run(self) -> None:
+        self._idle.release()
+        # What these wake becomes ready for the next round, so that no task starves the loop.
+        remaining = len(self._ready)
+        try:
+            while remaining:
+                remaining -= 1
+                self._ready.popleft().wake()
+        finally:
+            # Only KeyboardInterrupt and SystemExit get here early; the others are still to be woken.
+            if remaining:
+                self.push(())

@@ -1,0 +1,406 @@
+"""The watched value: one total order of transitions, and whom each of them concerns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from interlock._pure import hub
+from interlock._pure.callback import CallbackHandle
+from interlock._pure.history import Node, Window
+from interlock._pure.registry import Entry, Registry, hash_or_none
+from interlock._pure.waiter import Gate, Parker, check_timeout, unwrap
+from interlock.equality import equal
+from interlock.errors import WatcherClosed
+
+if TYPE_CHECKING:
+    from interlock._pure.hub import Hub
+    from interlock._pure.subscription import Cursor
+    from interlock.callback import Callback
+
+T = TypeVar("T")
+
+
+class Turn:
+    """Lets one thread at a time do a job that others only announce.
+
+    It is tried, never waited for: who does not get it knows that the holder will look
+    again. A turn that was held by a thread of the parent of a fork is void (X12).
+    """
+
+    __slots__ = ("_generation", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._generation = hub.generation
+
+    def take(self) -> bool:
+        if self._lock.acquire(blocking=False):
+            self._generation = hub.generation
+            return True
+        if self._generation == hub.generation:
+            return False
+        self._generation = hub.generation
+        self._lock = threading.Lock()
+        return self._lock.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        if self._generation == hub.generation and self._lock.locked():
+            self._lock.release()
+
+
+class Registration:
+    """A pending wait. When it is dropped, awaited or not, nothing of it stays behind (X6)."""
+
+    __slots__ = ("_key", "_watcher", "parker")
+
+    def __init__(self, watcher: Watcher[Any], key: int | None, parker: Parker) -> None:
+        self._watcher = watcher
+        self._key = key
+        self.parker = parker
+
+    def cancel(self) -> None:
+        with self._watcher._lock:
+            self._watcher._waiters.discard(self._key, self.parker)
+
+    __del__ = cancel
+
+
+class Watcher(Generic[T]):
+    __slots__ = (
+        "_callbacks",
+        "_closed",
+        "_cursors",
+        "_dispatched",
+        "_dispatching",
+        "_equals",
+        "_error",
+        "_lock",
+        "_matched",
+        "_matching",
+        "_once",
+        "_parked",
+        "_tail",
+        "_waiters",
+        "_windows",
+    )
+
+    def __new__(cls, initial_value: T, equals: Callable[[T, T], object] | None) -> Watcher[T]:
+        self = super().__new__(cls)
+        self._equals = equals
+        self._lock = threading.RLock()
+        self._tail = Node(initial_value, 0)
+        self._closed = False
+        self._error: BaseException | None = None
+        # Readers of subscriptions that have nothing to read.
+        self._parked: dict[Parker, None] = {}
+        self._cursors: dict[Cursor, None] = {}
+        self._windows: dict[int, Window] = {}
+        # Two jobs follow the log, each done by one thread at a time so that it is done
+        # in order: matching waiters, and calling callbacks. A slow callback delays no waiter.
+        self._waiters = Registry()
+        self._matched = self._tail
+        self._matching = Turn()
+        self._callbacks: dict[CallbackHandle, None] = {}
+        self._once = Registry()
+        self._dispatched = self._tail
+        self._dispatching = Turn()
+        return self
+
+    @property
+    def value(self) -> T:
+        """The current value. Setting it is `set`."""
+        value: T = self._tail.value
+        return value
+
+    @value.setter
+    def value(self, new_value: T) -> None:
+        self.set(new_value)
+
+    @property
+    def version(self) -> int:
+        """How many transitions there have been."""
+        return self._tail.version
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    # Setting.
+
+    def set(self, new_value: T) -> None:
+        """Set the value; a transition unless it is equal to the current one (W5).
+
+        When this returns, every consumer has the transition: waits are resolved and
+        callbacks have run, unless another thread was dispatching, which then does it.
+
+        Args:
+            new_value: Any value, `None` and exceptions included.
+
+        Raises:
+            WatcherClosed: The watcher is closed.
+        """
+        while True:
+            seen = self._tail
+            if self._closed:
+                raise self._closed_error()
+            if self._is_equal(seen.value, new_value) or self._commit(seen, new_value):
+                return
+
+    def set_if(self, new_value: T, condition: Callable[[T], object]) -> bool:
+        while True:
+            seen = self._tail
+            if self._closed:
+                raise self._closed_error()
+            if not condition(seen.value):
+                return False
+            if self._is_equal(seen.value, new_value) or self._commit(seen, new_value):
+                return True
+
+    def update(self, function: Callable[[T], T]) -> T:
+        while True:
+            seen = self._tail
+            if self._closed:
+                raise self._closed_error()
+            new_value = function(seen.value)
+            if self._is_equal(seen.value, new_value) or self._commit(seen, new_value):
+                return new_value
+
+    def _is_equal(self, old: T, new: T) -> bool:
+        equals = self._equals
+        if equals is equal:
+            return equal(old, new)
+        if equals is None:
+            return False
+        try:
+            return bool(equals(old, new))
+        except Exception:
+            return False
+
+    def _commit(self, seen: Node, new_value: T) -> bool:
+        """Append a transition, if `seen` is still the newest; then tell everybody."""
+        node = Node(new_value, seen.version + 1)
+        nobody: dict[Parker, None] = {}
+        with self._lock:
+            # One step.
+            if self._closed or self._tail is not seen:
+                return False
+            seen.next = node
+            self._tail = node
+            parked, self._parked = self._parked, nobody
+            if not self._waiters._by_hash and not self._waiters._scanned and self._matched is seen:
+                self._matched = node
+            if (
+                not self._callbacks
+                and not self._once._by_hash
+                and not self._once._scanned
+                and self._dispatched is seen
+            ):
+                self._dispatched = node
+        if parked:
+            _notify(parked)
+        for window in list(self._windows.values()):
+            window.slide(self._tail)
+        interrupts: list[BaseException] = []
+        self._match(interrupts)
+        self._dispatch(interrupts)
+        if interrupts:
+            raise interrupts[0]
+        return True
+
+    def close(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._error = error
+            self._closed = True
+        parked, self._parked = self._parked, {}
+        _notify(parked)
+        interrupts: list[BaseException] = []
+        self._match(interrupts)
+        self._dispatch(interrupts)
+        if interrupts:
+            raise interrupts[0]
+
+    def _closed_error(self) -> WatcherClosed:
+        error = WatcherClosed("the watcher is closed; its value stays readable, but it can no longer be set or waited for")
+        error.__cause__ = self._error
+        return error
+
+    # Whom a transition concerns.
+
+    def _match(self, interrupts: list[BaseException]) -> None:
+        while self._matched is not self._tail or (self._closed and self._waiters):
+            if not self._matching.take():
+                return
+            try:
+                while (node := self._matched.next) is not None:
+                    self._matched = node
+                    _try_entries(self._waiters, node, interrupts)
+                if self._closed:
+                    for entry in self._waiters.all():
+                        entry.failed(self._error or self._closed_error())
+                    with self._lock:
+                        self._waiters = Registry()
+            finally:
+                self._matching.give_back()
+
+    def _dispatch(self, interrupts: list[BaseException]) -> None:
+        while self._dispatched is not self._tail or (self._closed and (self._callbacks or self._once)):
+            if not self._dispatching.take():
+                return
+            try:
+                while (node := self._dispatched.next) is not None:
+                    old = self._dispatched.value
+                    self._dispatched = node
+                    for handle in list(self._callbacks):
+                        if handle.since < node.version:
+                            interrupt = handle.call(old, node.value)
+                            if interrupt is not None:
+                                interrupts.append(interrupt)
+                    _try_entries(self._once, node, interrupts)
+                if self._closed:
+                    # Nothing will be called any more: let go of it.
+                    self._callbacks = {}
+                    self._once = Registry()
+            finally:
+                self._dispatching.give_back()
+
+    # Waiting.
+
+    def _register(self, kind: str, operand: Any, immediate: bool) -> Registration:
+        match, key = _matcher(kind, operand)
+        parker = Parker(match)
+        registration = Registration(self, key, parker)
+        try:
+            if immediate and match(value := self._tail.value):
+                parker.matched(value)
+                return registration
+            with self._lock:
+                # One step, but for the entry itself, which may come later: a transition
+                # in between is newer than `since` and finds it, or is looked at below.
+                node = self._tail
+                parker.since = node.version
+                self._waiters.add(key, parker)
+            if self._closed:
+                parker.failed(self._error or self._closed_error())
+            elif immediate and match(node.value):
+                parker.matched(node.value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            parker.failed(error)
+        return registration
+
+    def _wait(
+        self, kind: str, operand: Any, immediate: bool, timeout: float | None
+    ) -> Coroutine[Any, Any, Any]:
+        seconds = check_timeout(timeout)
+        coroutine = _await(self._register(kind, operand, immediate), seconds)
+        coroutine.__name__ = kind
+        coroutine.__qualname__ = f"ValueWatcher.{kind}"
+        return coroutine
+
+    def _block(self, kind: str, operand: Any, immediate: bool, timeout: float | None) -> Any:
+        seconds = check_timeout(timeout)
+        registration = self._register(kind, operand, immediate)
+        try:
+            return unwrap(registration.parker.block(seconds))
+        finally:
+            registration.cancel()
+
+    # Callbacks.
+
+    def _on_change(self, callback: Callback) -> CallbackHandle:
+        handle = CallbackHandle(self, callback)
+        with self._lock:
+            handle.since = self._tail.version
+            if not self._closed:
+                self._callbacks[handle] = None
+        return handle
+
+    def _on_value(self, value: T, callback: Callback) -> CallbackHandle:
+        handle = CallbackHandle(self, callback, hash_or_none(value), lambda current: equal(current, value))
+        with self._lock:
+            node = self._tail
+            handle.since = node.version
+            if not self._closed:
+                self._once.add(handle.key, handle)
+        if equal(node.value, value):
+            interrupt = handle.fire()
+            if interrupt is not None:
+                raise interrupt
+        return handle
+
+    def _forget(self, handle: CallbackHandle) -> None:
+        with self._lock:
+            self._callbacks.pop(handle, None)
+            self._once.discard(handle.key, handle)
+
+    def _counts(self) -> tuple[int, int, int, int, int]:
+        tail = self._tail
+        oldest = [window.anchor.version for window in list(self._windows.values())]
+        oldest.extend(cursor.version for cursor in list(self._cursors) if cursor.window is None)
+        return (
+            tail.version,
+            len(self._cursors),
+            len(self._waiters),
+            len(self._callbacks) + len(self._once),
+            tail.version - min(oldest, default=tail.version),
+        )
+
+
+def _matcher(kind: str, operand: Any) -> tuple[Callable[[Any], object], int | None]:
+    """What a wait accepts, and the hash it can be found by, if any."""
+    if kind == "wait_for":
+        return (lambda value: equal(value, operand)), hash_or_none(operand)
+    if kind == "wait_for_not":
+        return (lambda value: not equal(value, operand)), None
+    if kind == "wait_for_not_none":
+        return (lambda value: value is not None), None
+    if kind == "wait_until":
+        context = copy_context()
+        return (lambda value: context.run(operand, value)), None
+    return (lambda value: True), None
+
+
+def _try_entries(registry: Registry, node: Node, interrupts: list[BaseException]) -> None:
+    """Match one transition against those registered before it."""
+    if not registry:
+        return
+    value = node.value
+    key = hash_or_none(value) if registry._by_hash else 0
+    for entry in registry.candidates(key):
+        if entry.since >= node.version or entry.match is None:
+            continue
+        try:
+            if not entry.match(value):
+                continue
+            interrupt = entry.matched(value)
+            if interrupt is not None:
+                interrupts.append(interrupt)
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            interrupts.append(interrupt)
+        except BaseException as error:
+            entry.failed(error)
+
+
+def _notify(parked: Iterable[Parker]) -> None:
+    """Wake the readers, with one call per hub."""
+    ready: dict[Hub | Gate, list[Parker]] = {}
+    for parker in parked:
+        waker = parker.notify()
+        if waker is not None:
+            ready.setdefault(waker, []).append(parker)
+    for waker, parkers in ready.items():
+        waker.push(parkers)
+
+
+async def _await(registration: Registration, timeout: float | None) -> Any:
+    try:
+        return unwrap(await registration.parker.wait(timeout))
+    finally:
+        registration.cancel()

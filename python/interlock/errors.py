@@ -1,0 +1,37 @@
+"""The exceptions of interlock. All of them survive `pickle` and `copy` (X15)."""
+
+from __future__ import annotations
+
+
+class InterlockError(Exception):
+    """Base of every exception that interlock defines."""
+
+
+class WatcherClosed(InterlockError):
+    """The watcher (or this subscription) was closed.
+
+    Raised by sets and waits after `ValueWatcher.close`, and by
+    `Subscription.get` once everything that was still held has been delivered.
+    When the watcher was closed with an error, that error is the `__cause__`.
+    """
+
+
+class Lagged(InterlockError):
+    """A bounded subscription fell behind and transitions were dropped for it.
+
+    Raised once per gap; the subscription then goes on at the oldest transition
+    it still holds.
+
+    Attributes:
+        missed: How many transitions were dropped.
+    """
+
+    def __init__(self, missed: int) -> None:
+        super().__init__(missed)
+        self.missed = missed
+
+    def __str__(self) -> str:
+        return (
+            f"the reader fell behind and {self.missed} transitions were dropped; read faster, "
+            "raise maxlen, or use overflow='latest' if only the newest state matters"
+        )

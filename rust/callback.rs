@@ -1,0 +1,155 @@
+//! Registered callbacks, and the handle to cancel them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::lock::Lock;
+use crate::python::{in_context, is_interrupt};
+use crate::registry::Token;
+use crate::watcher::Watcher;
+
+/// What is called, where, and what becomes of its result: an `interlock.callback.Callback`.
+struct Parts {
+    function: Py<PyAny>,
+    context: Py<PyAny>,
+    callback: Py<PyAny>,
+}
+
+impl Parts {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self {
+            function: self.function.clone_ref(py),
+            context: self.context.clone_ref(py),
+            callback: self.callback.clone_ref(py),
+        }
+    }
+}
+
+/// What `on_change` and `on_value` return.
+///
+/// `cancel()` is idempotent, works from any thread and takes effect at once, even
+/// during a dispatch.
+#[pyclass(frozen, module = "interlock._core")]
+pub(crate) struct CallbackHandle {
+    watcher: Py<Watcher>,
+    /// The value that a one-shot callback waits for.
+    pub(crate) awaited: Option<Py<PyAny>>,
+    /// Transitions up to this version are none of its business.
+    pub(crate) since: u64,
+    token: Lock<Option<Token>>,
+    parts: Lock<Option<Parts>>,
+    cancelled: AtomicBool,
+    fired: AtomicBool,
+}
+
+impl CallbackHandle {
+    pub(crate) fn new(
+        watcher: Py<Watcher>,
+        callback: &Bound<'_, PyAny>,
+        awaited: Option<Py<PyAny>>,
+        since: u64,
+    ) -> PyResult<Self> {
+        let py = callback.py();
+        let parts = Parts {
+            function: callback.getattr(intern!(py, "function"))?.unbind(),
+            context: callback.getattr(intern!(py, "context"))?.unbind(),
+            callback: callback.clone().unbind(),
+        };
+        Ok(Self {
+            watcher,
+            awaited,
+            since,
+            token: Lock::new(None),
+            parts: Lock::new(Some(parts)),
+            cancelled: AtomicBool::new(false),
+            fired: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn set_token(&self, py: Python<'_>, token: Token) {
+        self.token.with(py, |slot| *slot = Some(token));
+    }
+
+    /// Call it; the only errors are interrupts, which are not the callback's own.
+    pub(crate) fn call(&self, arguments: Bound<'_, PyTuple>) -> PyResult<()> {
+        let py = arguments.py();
+        let parts = self
+            .parts
+            .with(py, |parts| parts.as_ref().map(|parts| parts.clone_ref(py)));
+        let Some(parts) = parts else {
+            return Ok(());
+        };
+        let outcome = in_context(parts.context.bind(py), || {
+            let result = parts.function.bind(py).call1(arguments)?;
+            if !result.is_none() {
+                parts.callback.call_method1(py, intern!(py, "returned"), (result,))?;
+            }
+            Ok(())
+        });
+        match outcome {
+            Err(error) if !is_interrupt(py, &error) => parts
+                .callback
+                .call_method1(py, intern!(py, "failed"), (error.into_value(py),))
+                .map(drop),
+            outcome => outcome,
+        }
+    }
+
+    /// Call a one-shot callback, unless it was called before.
+    pub(crate) fn fire(&self, py: Python<'_>) -> PyResult<()> {
+        if self.fired.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let outcome = self.call(PyTuple::empty(py));
+        self.release(py);
+        outcome
+    }
+
+    /// Forget the callback, and let the watcher forget it.
+    fn release(&self, py: Python<'_>) {
+        let token = self.token.with(py, Option::take);
+        if let Some(token) = token {
+            self.watcher.get().forget(py, self.awaited.is_some(), token);
+        }
+        drop(self.parts.with(py, Option::take));
+    }
+}
+
+#[pymethods]
+impl CallbackHandle {
+    /// Stop calling the callback. Idempotent, from any thread, even during a dispatch.
+    fn cancel(&self, py: Python<'_>) {
+        self.cancelled.store(true, Ordering::Release);
+        self.release(py);
+    }
+
+    /// Whether `cancel` was called.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.watcher)?;
+        visit.call(&self.awaited)?;
+        self.parts
+            .peek(|parts| match parts {
+                Some(parts) => {
+                    visit.call(&parts.function)?;
+                    visit.call(&parts.context)?;
+                    visit.call(&parts.callback)
+                }
+                None => Ok(()),
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.parts.with(py, Option::take));
+    }
+}

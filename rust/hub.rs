@@ -1,0 +1,212 @@
+//! One hub per event loop: the list of who is ready, and the single handle that wakes
+//! them (X3).
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::lock::Lock;
+use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule};
+use crate::ready::ReadyList;
+use crate::waiter::Parker;
+
+/// The parkers that are ready in one loop.
+///
+/// The loop holds its hub, as an attribute, and the hub its loop only weakly: so it
+/// keeps no loop alive, and what waits on a loop that is gone goes with it.
+#[pyclass(frozen, module = "interlock._core")]
+pub(crate) struct Hub {
+    event_loop: Py<PyAny>,
+    // Empty, so that a setter's context leaks to nobody (X13).
+    context: Py<PyAny>,
+    generation: u64,
+    ready: Lock<ReadyList<Py<Parker>>>,
+}
+
+/// The hub of the loop that runs in this thread, and the loop.
+pub(crate) fn running_hub(py: Python<'_>) -> PyResult<(Bound<'_, Hub>, Bound<'_, PyAny>)> {
+    let Some(event_loop) = running_loop(py)? else {
+        return Err(PyRuntimeError::new_err("no running event loop"));
+    };
+    let name = intern!(py, "_interlock_hub");
+    if let Some(found) = event_loop.getattr_opt(name)?
+        && let Ok(hub) = found.cast_into::<Hub>()
+        && hub.get().generation == generation()
+    {
+        return Ok((hub, event_loop));
+    }
+    let hub = Bound::new(py, Hub::new(&event_loop)?)?;
+    match event_loop.setattr(name, &hub) {
+        // A loop that takes no attributes gets a hub each time: still right, only slower.
+        Err(error)
+            if error.is_instance_of::<PyAttributeError>(py)
+                || error.is_instance_of::<PyTypeError>(py) => {}
+        outcome => outcome?,
+    }
+    Ok((hub, event_loop))
+}
+
+impl Hub {
+    fn new(event_loop: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = event_loop.py();
+        Ok(Self {
+            event_loop: imports(py).weak_reference.bind(py).call1((event_loop,))?.unbind(),
+            context: new_context(py)?.unbind(),
+            generation: generation(),
+            ready: Lock::new(ReadyList::new()),
+        })
+    }
+
+    /// The loop, if it still lives.
+    pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let event_loop = self.event_loop.bind(py).call0()?;
+        Ok((!event_loop.is_none()).then_some(event_loop))
+    }
+
+    /// Wake these, from any thread, in the loop's next round.
+    ///
+    /// A loop that is closed or gone has nobody to wake, and that is no error of the
+    /// caller's (X4).
+    pub(crate) fn push(
+        slf: &Bound<'_, Self>,
+        parkers: impl IntoIterator<Item = Py<Parker>>,
+    ) -> PyResult<()> {
+        let (py, hub) = (slf.py(), slf.get());
+        if hub.generation != generation() {
+            return Ok(());
+        }
+        if !hub.ready.with(py, |ready| ready.push(parkers)) {
+            return Ok(());
+        }
+        let Err(error) = Self::schedule(slf) else {
+            return Ok(());
+        };
+        if error.is_instance_of::<PyRuntimeError>(py) {
+            drop(hub.ready.with(py, ReadyList::abandon));
+            return Ok(());
+        }
+        // An interrupt, say, that came in the middle: whether the handle got there is
+        // unknown, and one too many does no harm.
+        if Self::schedule(slf).is_err() {
+            drop(hub.ready.with(py, ReadyList::abandon));
+        }
+        Err(error)
+    }
+
+    fn schedule(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let Some(event_loop) = slf.get().event_loop(py)? else {
+            return Err(PyRuntimeError::new_err("the event loop is gone"));
+        };
+        // A task of the loop is running here, so the loop looks at its ready list before it
+        // sleeps. Without one this may be a signal handler that has interrupted the loop's
+        // sleep: only the thread-safe call ends that.
+        let name = if in_task_of(&event_loop)? {
+            intern!(py, "call_soon")
+        } else {
+            intern!(py, "call_soon_threadsafe")
+        };
+        schedule(&event_loop, name, slf, slf.get().context.bind(py))
+    }
+
+    fn wake(parker: &Bound<'_, Parker>) -> PyResult<()> {
+        let py = parker.py();
+        let Some((wakeup, context)) = parker.get().take_wakeup(py) else {
+            return Ok(());
+        };
+        match context {
+            Some(context) => in_context(context.bind(py), || wakeup.bind(py).call1((parker,))),
+            None => wakeup.bind(py).call1((parker,)),
+        }
+        .map(drop)
+    }
+}
+
+#[pymethods]
+impl Hub {
+    /// Wake everybody who was ready when the round began.
+    ///
+    /// No task is running inside a handle, so stepping tasks from here is what the loop
+    /// itself does.
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, hub) = (slf.py(), slf.get());
+        let count = hub.ready.with(py, ReadyList::begin_round);
+        for done in 1..=count {
+            let Some(parker) = hub.ready.with(py, ReadyList::pop) else {
+                break;
+            };
+            let Err(error) = Self::wake(parker.bind(py)) else {
+                continue;
+            };
+            if is_interrupt(py, &error) {
+                // The rest is still to be woken, should the loop run again.
+                if done < count {
+                    Self::push(slf, [])?;
+                }
+                return Err(error);
+            }
+            Self::report(slf, error)?;
+        }
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        visit.call(&self.context)?;
+        self.ready
+            .peek(|ready| ready.items().try_for_each(|parker| visit.call(parker)))
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.ready.with(py, ReadyList::abandon));
+    }
+}
+
+impl Hub {
+    /// A task reports its own errors; what gets here is misuse of a parker.
+    fn report(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = slf.py();
+        if let Some(event_loop) = slf.get().event_loop(py)? {
+            let details = pyo3::types::PyDict::new(py);
+            details.set_item("message", "interlock could not resume what was waiting")?;
+            details.set_item("exception", error.into_value(py))?;
+            event_loop.call_method1(intern!(py, "call_exception_handler"), (details,))?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(unsafe_code)]
+fn new_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: this thread is attached; the call returns a new reference or an error.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_New()) }
+}
+
+/// Wakes many with one call per hub.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    hub: Option<Py<Hub>>,
+    parkers: Vec<Py<Parker>>,
+}
+
+impl Wakes {
+    pub(crate) fn add(&mut self, py: Python<'_>, hub: Py<Hub>, parker: Py<Parker>) -> PyResult<()> {
+        if self.hub.as_ref().is_none_or(|current| !current.is(&hub)) {
+            self.flush(py)?;
+            self.hub = Some(hub);
+        }
+        self.parkers.push(parker);
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
+        match self.hub.take() {
+            Some(hub) => Hub::push(hub.bind(py), self.parkers.drain(..)),
+            None => Ok(()),
+        }
+    }
+}

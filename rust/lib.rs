@@ -1,0 +1,52 @@
+//! The Rust core of interlock.
+//!
+//! From the ground up; each part knows only those above it:
+//!
+//! - `history`, `registry`, `ready`: plain data, generic, without Python;
+//! - `lock`: one object's state, never held while Python runs;
+//! - `python`: the few things of CPython and asyncio that the core calls;
+//! - `hub`: one per event loop, wakes what is ready there;
+//! - `waiter`: the coroutine for the caller and the parker for the task;
+//! - `callback`, `watcher`, `subscription`: what users see.
+
+// Without the `python` feature only the plain parts are built, for their tests.
+#![cfg_attr(not(feature = "python"), allow(dead_code))]
+
+mod history;
+mod ready;
+mod registry;
+
+#[cfg(feature = "python")]
+mod callback;
+#[cfg(feature = "python")]
+mod hub;
+#[cfg(feature = "python")]
+mod lock;
+#[cfg(feature = "python")]
+mod python;
+#[cfg(feature = "python")]
+mod subscription;
+#[cfg(feature = "python")]
+mod waiter;
+#[cfg(feature = "python")]
+mod watcher;
+
+/// The Rust backend of interlock; see `_core.pyi` for what it offers.
+#[cfg(feature = "python")]
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::callback::CallbackHandle;
+    #[pymodule_export]
+    use crate::subscription::Subscription;
+    #[pymodule_export]
+    use crate::watcher::Watcher;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::python::init(module.py())?;
+        crate::waiter::init(module.py())
+    }
+}

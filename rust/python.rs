@@ -1,0 +1,211 @@
+//! The few things of CPython, asyncio and this package's Python side that the core
+//! uses, looked up once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+pub(crate) struct Imports {
+    pub(crate) get_running_loop: Py<PyAny>,
+    #[cfg(Py_3_12)]
+    current_task: Py<PyAny>,
+    #[cfg(not(Py_3_12))]
+    current_tasks: Py<PyDict>,
+    pub(crate) cancelled_error: Py<PyType>,
+    pub(crate) timeout_error: Py<PyType>,
+    pub(crate) invalid_state_error: Py<PyType>,
+    pub(crate) queue_empty: Py<PyType>,
+    pub(crate) watcher_closed: Py<PyType>,
+    pub(crate) lagged: Py<PyType>,
+    pub(crate) transition: Py<PyType>,
+    pub(crate) equal: Py<PyAny>,
+    pub(crate) allocate_lock: Py<PyAny>,
+    pub(crate) copy_context: Py<PyAny>,
+    pub(crate) weak_reference: Py<PyAny>,
+    pub(crate) call_soon_context: Py<PyTuple>,
+}
+
+static IMPORTS: PyOnceLock<Imports> = PyOnceLock::new();
+
+/// Forks so far, counted in the child. What was made in an older generation belongs to
+/// the parent: its loops, and whatever its other threads had under way (X12).
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+#[pyfunction]
+fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn imports(py: Python<'_>) -> &Imports {
+    IMPORTS.get(py).expect("set when the module was initialised")
+}
+
+pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
+    fn class(module: &Bound<'_, PyModule>, name: &str) -> PyResult<Py<PyType>> {
+        Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind())
+    }
+    let asyncio = py.import("asyncio")?;
+    let errors = py.import("interlock.errors")?;
+    let imports = Imports {
+        get_running_loop: py
+            .import("asyncio.events")?
+            .getattr("_get_running_loop")?
+            .unbind(),
+        #[cfg(Py_3_12)]
+        current_task: asyncio.getattr("current_task")?.unbind(),
+        #[cfg(not(Py_3_12))]
+        current_tasks: py
+            .import("asyncio.tasks")?
+            .getattr("_current_tasks")?
+            .cast_into::<PyDict>()?
+            .unbind(),
+        cancelled_error: class(&asyncio, "CancelledError")?,
+        timeout_error: class(&asyncio, "TimeoutError")?,
+        invalid_state_error: class(&asyncio, "InvalidStateError")?,
+        queue_empty: class(&asyncio, "QueueEmpty")?,
+        watcher_closed: class(&errors, "WatcherClosed")?,
+        lagged: class(&errors, "Lagged")?,
+        transition: class(&py.import("interlock.transition")?, "Transition")?,
+        equal: py.import("interlock.equality")?.getattr("equal")?.unbind(),
+        allocate_lock: py.import("_thread")?.getattr("allocate_lock")?.unbind(),
+        copy_context: py.import("contextvars")?.getattr("copy_context")?.unbind(),
+        weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
+        call_soon_context: PyTuple::new(py, ["context"])?.unbind(),
+    };
+    if IMPORTS.set(py, imports).is_ok() {
+        let os = py.import("os")?;
+        if os.hasattr("register_at_fork")? {
+            let arguments = PyDict::new(py);
+            arguments.set_item("after_in_child", wrap_pyfunction!(forked, py)?)?;
+            os.call_method("register_at_fork", (), Some(&arguments))?;
+        }
+    }
+    Ok(())
+}
+
+/// The loop that runs in this thread.
+pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let running = imports(py).get_running_loop.bind(py).call0()?;
+    Ok((!running.is_none()).then_some(running))
+}
+
+/// Whether a task of `event_loop` is running in this thread. Without one, the code that
+/// asks may be a signal handler that has interrupted the loop's sleep.
+pub(crate) fn in_task_of(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = event_loop.py();
+    if !running_loop(py)?.is_some_and(|running| running.is(event_loop)) {
+        return Ok(false);
+    }
+    #[cfg(Py_3_12)]
+    let task = Some(imports(py).current_task.bind(py).call1((event_loop,))?);
+    #[cfg(not(Py_3_12))]
+    let task = imports(py).current_tasks.bind(py).get_item(event_loop)?;
+    Ok(task.is_some_and(|task| !task.is_none()))
+}
+
+/// Whether an error means that the program is to stop, and so is nobody's own failure.
+pub(crate) fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+}
+
+/// The truth of what a comparison returned; one that fails counts as false (W5).
+pub(crate) fn truth_or_false(py: Python<'_>, answer: PyResult<bool>) -> PyResult<bool> {
+    match answer {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+        answer => answer,
+    }
+}
+
+/// Identity first, then `==`; in doubt, different. The twin of `interlock.equality.equal`.
+pub(crate) fn equal(old: &Bound<'_, PyAny>, new: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if old.is(new) {
+        return Ok(true);
+    }
+    truth_or_false(old.py(), old.eq(new))
+}
+
+/// The hash of a value, or None if it has none.
+pub(crate) fn hash(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
+    match value.hash() {
+        Ok(hash) => Ok(Some(hash)),
+        Err(error) if error.is_instance_of::<PyException>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `Transition(old, new)`, without the detour over its `__new__`.
+#[allow(unsafe_code)]
+pub(crate) fn transition<'py>(
+    py: Python<'py>,
+    old: Bound<'py, PyAny>,
+    new: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let class = imports(py).transition.as_ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: `Transition` is a subclass of tuple with empty `__slots__`, so an instance of
+    // size 2 is a tuple of two; both items are set, with references of our own, before
+    // anybody else can see it.
+    unsafe {
+        let pair = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 2))?;
+        ffi::PyTuple_SET_ITEM(pair.as_ptr(), 0, old.into_ptr());
+        ffi::PyTuple_SET_ITEM(pair.as_ptr(), 1, new.into_ptr());
+        Ok(pair)
+    }
+}
+
+/// Run `body` in a `contextvars.Context`.
+#[allow(unsafe_code)]
+pub(crate) fn in_context<R>(
+    context: &Bound<'_, PyAny>,
+    body: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    struct Leave<'a, 'py>(&'a Bound<'py, PyAny>);
+
+    impl Drop for Leave<'_, '_> {
+        fn drop(&mut self) {
+            // SAFETY: this thread is attached and has entered the context. The call fails
+            // only if it had not.
+            unsafe { ffi::PyContext_Exit(self.0.as_ptr()) };
+        }
+    }
+
+    // SAFETY: this thread is attached; the call checks that it is given a context.
+    if unsafe { ffi::PyContext_Enter(context.as_ptr()) } < 0 {
+        return Err(PyErr::fetch(context.py()));
+    }
+    let leave = Leave(context);
+    let result = body();
+    drop(leave);
+    result
+}
+
+/// `event_loop.name(callback, context=context)`.
+#[allow(unsafe_code)]
+pub(crate) fn schedule(
+    event_loop: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyAny>,
+    callback: &Bound<'_, PyAny>,
+    context: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = event_loop.py();
+    let arguments = [
+        event_loop.as_ptr(),
+        callback.as_ptr(),
+        context.as_ptr(),
+    ];
+    let keywords = imports(py).call_soon_context.as_ptr();
+    // SAFETY: two positional arguments, the object among them, and one for the one keyword;
+    // all of them live as long as the call.
+    unsafe {
+        let handle =
+            ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), 2, keywords);
+        Bound::from_owned_ptr_or_err(py, handle).map(drop)
+    }
+}
