@@ -1,17 +1,20 @@
 //! One hub per event loop: the list of who is ready, and the single handle that wakes
 //! them (X3).
 
+use std::cell::RefCell;
+
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::lock::Lock;
 use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule};
 use crate::ready::ReadyList;
-use crate::waiter::Parker;
+use crate::parker::Parker;
 
 /// The parkers that are ready in one loop.
 ///
@@ -20,14 +23,34 @@ use crate::waiter::Parker;
 #[pyclass(frozen, module = "interlock._core")]
 pub(crate) struct Hub {
     event_loop: Py<PyAny>,
+    /// A future that is done: what a task is told it has waited for. It would ask a parker
+    /// for its result by name; for an `asyncio.Future` it has a short way.
+    done: Py<PyAny>,
     // Empty, so that a setter's context leaks to nobody (X13).
     context: Py<PyAny>,
     generation: u64,
     ready: Lock<ReadyList<Py<Parker>>>,
+    /// The loop, held while a round is under way.
+    running: Lock<Option<Py<PyAny>>>,
+}
+
+thread_local! {
+    /// The hub whose round is under way in this thread, so that its loop is running here.
+    static CURRENT: RefCell<Option<Py<Hub>>> = const { RefCell::new(None) };
+}
+
+/// The hub whose round is under way in this thread.
+pub(crate) fn current_hub(py: Python<'_>) -> Option<Bound<'_, Hub>> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|hub| hub.bind(py).clone()))
 }
 
 /// The hub of the loop that runs in this thread, and the loop.
 pub(crate) fn running_hub(py: Python<'_>) -> PyResult<(Bound<'_, Hub>, Bound<'_, PyAny>)> {
+    if let Some(hub) = current_hub(py)
+        && let Some(event_loop) = hub.get().event_loop(py)?
+    {
+        return Ok((hub, event_loop));
+    }
     let Some(event_loop) = running_loop(py)? else {
         return Err(PyRuntimeError::new_err("no running event loop"));
     };
@@ -54,14 +77,22 @@ impl Hub {
         let py = event_loop.py();
         Ok(Self {
             event_loop: imports(py).weak_reference.bind(py).call1((event_loop,))?.unbind(),
+            done: done_future(py)?,
             context: new_context(py)?.unbind(),
             generation: generation(),
             ready: Lock::new(ReadyList::new()),
+            running: Lock::new(None),
         })
     }
 
     /// The loop, if it still lives.
     pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let running = self.running.with(py, |running| {
+            running.as_ref().map(|event_loop| event_loop.bind(py).clone())
+        });
+        if running.is_some() {
+            return Ok(running);
+        }
         let event_loop = self.event_loop.bind(py).call0()?;
         Ok((!event_loop.is_none()).then_some(event_loop))
     }
@@ -104,7 +135,8 @@ impl Hub {
         // A task of the loop is running here, so the loop looks at its ready list before it
         // sleeps. Without one this may be a signal handler that has interrupted the loop's
         // sleep: only the thread-safe call ends that.
-        let name = if in_task_of(&event_loop)? {
+        let in_round = current_hub(py).is_some_and(|current| current.is(slf));
+        let name = if in_round || in_task_of(&event_loop)? {
             intern!(py, "call_soon")
         } else {
             intern!(py, "call_soon_threadsafe")
@@ -112,17 +144,44 @@ impl Hub {
         schedule(&event_loop, name, slf, slf.get().context.bind(py))
     }
 
-    fn wake(parker: &Bound<'_, Parker>) -> PyResult<()> {
+    fn wake(&self, parker: &Bound<'_, Parker>) -> PyResult<()> {
         let py = parker.py();
-        let Some((wakeup, context)) = parker.get().take_wakeup(py) else {
+        let Some(wakeup) = parker.get().take_wakeup(py) else {
             return Ok(());
         };
-        match context {
-            Some(context) => in_context(context.bind(py), || wakeup.bind(py).call1((parker,))),
-            None => wakeup.bind(py).call1((parker,)),
+        let awaited = if wakeup.cancelled {
+            parker.as_any()
+        } else {
+            self.done.bind(py)
+        };
+        let function = wakeup.function.bind(py);
+        match &wakeup.context {
+            Some(context) => in_context(context.bind(py), || function.call1((awaited,))),
+            None => function.call1((awaited,)),
         }
         .map(drop)
     }
+}
+
+/// Stands in for a loop where a future only has to exist.
+#[pyclass(frozen, module = "interlock._core")]
+struct NoLoop;
+
+#[pymethods]
+impl NoLoop {
+    #[allow(clippy::unused_self)]
+    fn get_debug(&self) -> bool {
+        false
+    }
+}
+
+/// A future that is done, with no loop to keep alive.
+fn done_future(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let arguments = PyDict::new(py);
+    arguments.set_item("loop", Py::new(py, NoLoop)?)?;
+    let future = imports(py).future.bind(py).call((), Some(&arguments))?;
+    future.call_method1("set_result", (py.None(),))?;
+    Ok(future.unbind())
 }
 
 #[pymethods]
@@ -133,12 +192,41 @@ impl Hub {
     /// itself does.
     fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, hub) = (slf.py(), slf.get());
+        let Some(event_loop) = hub.event_loop(py)? else {
+            return Ok(());
+        };
+        let outer_loop = hub.running.with(py, |running| running.replace(event_loop.unbind()));
+        let outer = CURRENT.replace(Some(slf.clone().unbind()));
+        let outcome = Self::round(slf);
+        drop(CURRENT.replace(outer));
+        drop(hub.running.with(py, |running| std::mem::replace(running, outer_loop)));
+        outcome
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        visit.call(&self.done)?;
+        visit.call(&self.context)?;
+        self.running.peek(|running| visit.call(&*running)).unwrap_or(Ok(()))?;
+        self.ready
+            .peek(|ready| ready.items().try_for_each(|parker| visit.call(parker)))
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.ready.with(py, ReadyList::abandon));
+    }
+}
+
+impl Hub {
+    fn round(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, hub) = (slf.py(), slf.get());
         let count = hub.ready.with(py, ReadyList::begin_round);
         for done in 1..=count {
             let Some(parker) = hub.ready.with(py, ReadyList::pop) else {
                 break;
             };
-            let Err(error) = Self::wake(parker.bind(py)) else {
+            let Err(error) = hub.wake(parker.bind(py)) else {
                 continue;
             };
             if is_interrupt(py, &error) {
@@ -153,25 +241,11 @@ impl Hub {
         Ok(())
     }
 
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.event_loop)?;
-        visit.call(&self.context)?;
-        self.ready
-            .peek(|ready| ready.items().try_for_each(|parker| visit.call(parker)))
-            .unwrap_or(Ok(()))
-    }
-
-    fn __clear__(&self, py: Python<'_>) {
-        drop(self.ready.with(py, ReadyList::abandon));
-    }
-}
-
-impl Hub {
     /// A task reports its own errors; what gets here is misuse of a parker.
     fn report(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
         let py = slf.py();
         if let Some(event_loop) = slf.get().event_loop(py)? {
-            let details = pyo3::types::PyDict::new(py);
+            let details = PyDict::new(py);
             details.set_item("message", "interlock could not resume what was waiting")?;
             details.set_item("exception", error.into_value(py))?;
             event_loop.call_method1(intern!(py, "call_exception_handler"), (details,))?;

@@ -6,7 +6,7 @@
 //! - `lock`: one object's state, never held while Python runs;
 //! - `python`: the few things of CPython and asyncio that the core calls;
 //! - `hub`: one per event loop, wakes what is ready there;
-//! - `waiter`: the coroutine for the caller and the parker for the task;
+//! - `parker`, `waiter`: what a task is suspended on, and the coroutine for the caller;
 //! - `callback`, `watcher`, `subscription`: what users see.
 
 // Without the `python` feature only the plain parts are built, for their tests.
@@ -22,6 +22,8 @@ mod callback;
 mod hub;
 #[cfg(feature = "python")]
 mod lock;
+#[cfg(feature = "python")]
+mod parker;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]

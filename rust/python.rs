@@ -15,6 +15,7 @@ pub(crate) struct Imports {
     current_task: Py<PyAny>,
     #[cfg(not(Py_3_12))]
     current_tasks: Py<PyDict>,
+    pub(crate) future: Py<PyType>,
     pub(crate) cancelled_error: Py<PyType>,
     pub(crate) timeout_error: Py<PyType>,
     pub(crate) invalid_state_error: Py<PyType>,
@@ -67,6 +68,7 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
             .getattr("_current_tasks")?
             .cast_into::<PyDict>()?
             .unbind(),
+        future: class(&asyncio, "Future")?,
         cancelled_error: class(&asyncio, "CancelledError")?,
         timeout_error: class(&asyncio, "TimeoutError")?,
         invalid_state_error: class(&asyncio, "InvalidStateError")?,

@@ -8,19 +8,22 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::history::{Bound as Limit, Next};
-use crate::hub::Wakes;
+use crate::history::{Bound as Limit, History, Next};
+use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
 use crate::python::{imports, transition};
-use crate::registry::Token;
-use crate::waiter::{Outcome, Parker, Source, Wait, check_timeout, timed_out};
-use crate::watcher::{Reader, State, Watcher, current};
+use crate::registry::{Registry, Token};
+use crate::parker::{Outcome, Parker};
+use crate::waiter::{Source, Wait, check_timeout, timed_out};
+use crate::watcher::{Reader, Watcher, current};
 
 #[pyclass(frozen, subclass, generic, module = "interlock._core")]
 pub(crate) struct Subscription {
     watcher: Py<Watcher>,
     /// Its reader in the watcher; None once closed.
     reader: Lock<Option<Token>>,
+    /// The awaitable of the last iteration, done; it serves again if nobody has kept it.
+    finished: Lock<Option<Py<Wait>>>,
 }
 
 /// What `take` finds.
@@ -37,53 +40,93 @@ enum Taken {
     Closed,
 }
 
+/// How a read begins.
+pub(crate) enum Begun {
+    Busy,
+    Parked(Py<Parker>),
+    /// To be looked at step by step.
+    Otherwise,
+}
+
+impl Begun {
+    pub(crate) fn busy() -> PyErr {
+        PyRuntimeError::new_err(
+            "another reader is waiting on this subscription; open one per consumer with watch()",
+        )
+    }
+}
+
+/// A subscription's reader, and the parts of the watcher's state it reads from.
+struct Reading<'a> {
+    reader: &'a mut Reader,
+    history: &'a mut History<Py<PyAny>>,
+    parked: &'a mut Registry<Py<Parker>>,
+    value: Option<&'a Py<PyAny>>,
+    closed: bool,
+}
+
+impl Reading<'_> {
+    /// The read is over; returns what is to be dropped without the lock.
+    fn end(&mut self) -> Option<Py<Parker>> {
+        self.reader.reading = false;
+        let parked = self.reader.parked.take()?;
+        self.parked.remove(parked)
+    }
+}
+
 impl Subscription {
-    /// Run `body` with the watcher's state and this subscription's reader, unless closed.
-    fn with_reader<R>(
-        &self,
-        py: Python<'_>,
-        body: impl FnOnce(&mut State, Token) -> R,
-    ) -> Option<R> {
+    /// Run `body` with this subscription's reader, unless closed.
+    #[inline]
+    fn with_reader<R>(&self, py: Python<'_>, body: impl FnOnce(Reading<'_>) -> R) -> Option<R> {
         let token = self.reader.with(py, |reader| *reader)?;
         self.watcher.get().state.with(py, |state| {
-            state.readers.get_mut(token)?;
-            Some(body(state, token))
+            let reading = Reading {
+                reader: state.readers.get_mut(token)?,
+                history: &mut state.history,
+                parked: &mut state.parked,
+                value: state.value.as_ref(),
+                closed: state.closed,
+            };
+            Some(body(reading))
         })
     }
 
-    /// The next transition, or None; the error says that it lagged or has ended.
-    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    /// The next transition, or None; the error says that it lagged or has ended. One that
+    /// is found ends the read it was found by, if `reading`.
+    pub(crate) fn take(&self, py: Python<'_>, reading: bool) -> PyResult<Option<Py<PyAny>>> {
         // Dropped when this returns, with the lock released.
         let mut spent = Vec::new();
         let mut replaced = None;
-        let taken = self.with_reader(py, |state, token| {
-            let Some(reader) = state.readers.get_mut(token) else {
-                return Taken::Closed;
-            };
-            if let Some(initial) = reader.initial.take() {
-                return Taken::Transition(initial);
-            }
-            let next = state
-                .history
-                .advance(&mut reader.cursor, &mut spent, |entry| entry.clone_ref(py));
-            match next {
-                Next::Entry(entry) => {
-                    if reader.last.is_some() {
-                        replaced = std::mem::replace(&mut reader.last, second(py, &entry));
+        let mut unparked = None;
+        let taken = self.with_reader(py, |mut view| {
+            let taken = if let Some(initial) = view.reader.initial.take() {
+                Taken::Transition(initial)
+            } else {
+                let cursor = &mut view.reader.cursor;
+                let next = view.history.advance(cursor, &mut spent, |entry| entry.clone_ref(py));
+                match next {
+                    Next::Entry(entry) => {
+                        if view.reader.last.is_some() {
+                            replaced = std::mem::replace(&mut view.reader.last, second(py, &entry));
+                        }
+                        Taken::Transition(entry)
                     }
-                    Taken::Transition(entry)
+                    Next::Overflow { missed } => match view.reader.last.take() {
+                        None => return Taken::Lagged(missed),
+                        Some(old) => {
+                            let new = current(py, view.value).unbind();
+                            view.reader.last = Some(new.clone_ref(py));
+                            Taken::Conflated { old, new }
+                        }
+                    },
+                    Next::Nothing if view.closed => return Taken::Ended,
+                    Next::Nothing => return Taken::Nothing,
                 }
-                Next::Overflow { missed } => match reader.last.take() {
-                    None => Taken::Lagged(missed),
-                    Some(old) => {
-                        let new = current(py, state.value.as_ref()).unbind();
-                        reader.last = Some(new.clone_ref(py));
-                        Taken::Conflated { old, new }
-                    }
-                },
-                Next::Nothing if state.closed => Taken::Ended,
-                Next::Nothing => Taken::Nothing,
+            };
+            if reading {
+                unparked = view.end();
             }
+            taken
         });
         match taken.unwrap_or(Taken::Closed) {
             Taken::Transition(entry) => Ok(Some(entry)),
@@ -104,36 +147,41 @@ impl Subscription {
         }
     }
 
-    /// A read begins (W16).
-    pub(crate) fn begin(&self, py: Python<'_>) -> PyResult<()> {
-        let busy = self.with_reader(py, |state, token| {
-            let reader = state.readers.get_mut(token);
-            reader.is_some_and(|reader| std::mem::replace(&mut reader.reading, true))
+    /// A read begins (W16). The usual case, nothing there yet, is done in one go if the
+    /// loop's hub is at hand: the subscription's parker is made ready to be yielded.
+    pub(crate) fn begin(&self, py: Python<'_>, hub: Option<&Bound<'_, Hub>>) -> Begun {
+        let begun = self.with_reader(py, |view| {
+            let reader = view.reader;
+            if std::mem::replace(&mut reader.reading, true) {
+                return Begun::Busy;
+            }
+            let nothing = !view.closed
+                && reader.initial.is_none()
+                && view.history.pending(&reader.cursor) == 0;
+            match (&reader.parker, hub) {
+                (Some(parker), Some(hub)) if nothing && parker.get().rearm(py, hub) => {
+                    reader.parked = Some(view.parked.insert(None, parker.clone_ref(py)));
+                    Begun::Parked(parker.clone_ref(py))
+                }
+                _ => Begun::Otherwise,
+            }
         });
-        if busy == Some(true) {
-            return Err(PyRuntimeError::new_err(
-                "another reader is waiting on this subscription; open one per consumer with watch()",
-            ));
-        }
-        Ok(())
+        begun.unwrap_or(Begun::Otherwise)
     }
 
-    /// The read that began is over.
+    /// The read that began is over without a transition.
     pub(crate) fn end(&self, py: Python<'_>) {
-        let parked = self.with_reader(py, |state, token| {
-            let reader = state.readers.get_mut(token)?;
-            reader.reading = false;
-            let parked = reader.parked.take()?;
-            state.parked.remove(parked)
-        });
-        drop(parked);
+        drop(self.with_reader(py, |mut view| view.end()));
+    }
+
+    pub(crate) fn keep(&self, py: Python<'_>, finished: Py<Wait>) {
+        drop(self.finished.with(py, |kept| kept.replace(finished)));
     }
 
     /// The parker of this subscription's reads, as new.
     pub(crate) fn parker(&self, py: Python<'_>) -> PyResult<Py<Parker>> {
-        let kept = self.with_reader(py, |state, token| {
-            let reader = state.readers.get_mut(token)?;
-            reader.parker.as_ref().map(|parker| parker.clone_ref(py))
+        let kept = self.with_reader(py, |view| {
+            view.reader.parker.as_ref().map(|parker| parker.clone_ref(py))
         });
         if let Some(parker) = kept.flatten()
             && parker.get().renew(py)
@@ -142,28 +190,32 @@ impl Subscription {
         }
         let parker = Py::new(py, Parker::new())?;
         let kept = parker.clone_ref(py);
-        let replaced = self.with_reader(py, |state, token| {
-            let reader = state.readers.get_mut(token)?;
-            reader.parker.replace(kept)
-        });
-        drop(replaced);
+        drop(self.with_reader(py, |view| view.reader.parker.replace(kept)));
         Ok(parker)
     }
 
     /// Register for the next transition, unless there is something to look at already.
     pub(crate) fn park(&self, py: Python<'_>, parker: &Py<Parker>) -> bool {
-        let listed = parker.clone_ref(py);
-        let parked = self.with_reader(py, |state, token| {
-            let Some(reader) = state.readers.get_mut(token) else {
-                return Err(listed);
-            };
-            if state.closed || state.history.pending(&reader.cursor) > 0 {
-                return Err(listed);
+        let parked = self.with_reader(py, |view| {
+            let nothing = !view.closed && view.history.pending(&view.reader.cursor) == 0;
+            if nothing {
+                view.reader.parked = Some(view.parked.insert(None, parker.clone_ref(py)));
             }
-            reader.parked = Some(state.parked.insert(None, listed));
-            Ok(())
+            nothing
         });
-        matches!(parked, Some(Ok(())))
+        parked == Some(true)
+    }
+}
+
+/// Whether ours is the only reference.
+#[allow(unsafe_code)]
+fn is_unshared(wait: &Py<Wait>) -> bool {
+    // SAFETY: the caller is attached and holds a reference; nothing is changed.
+    unsafe {
+        #[cfg(Py_3_14)]
+        return pyo3::ffi::PyUnstable_Object_IsUniquelyReferenced(wait.as_ptr()) == 1;
+        #[cfg(not(Py_3_14))]
+        return pyo3::ffi::Py_REFCNT(wait.as_ptr()) == 1;
     }
 }
 
@@ -219,6 +271,7 @@ impl Subscription {
                 return Ok(Self {
                     watcher: watcher.clone().unbind(),
                     reader: Lock::new(Some(token)),
+                    finished: Lock::new(None),
                 });
             }
         }
@@ -249,12 +302,19 @@ impl Subscription {
         Ok(Wait::new("get", source, timeout))
     }
 
-    fn __anext__(slf: Py<Self>) -> Wait {
+    fn __anext__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Wait>> {
         let source = Source::Reader {
-            subscription: slf,
+            subscription: slf.clone_ref(py),
             iterating: true,
         };
-        Wait::new("__anext__", source, None)
+        let kept = slf.get().finished.with(py, Option::take);
+        match kept {
+            Some(wait) if is_unshared(&wait) => {
+                wait.get().renew(py, source);
+                Ok(wait)
+            }
+            _ => Py::new(py, Wait::new("__anext__", source, None)),
+        }
     }
 
     /// Return the next transition without waiting.
@@ -264,7 +324,7 @@ impl Subscription {
     ///     WatcherClosed: As for `get`.
     ///     Lagged: As for `get`.
     fn get_nowait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self.take(py)? {
+        match self.take(py, false)? {
             Some(transition) => Ok(transition),
             None => {
                 let error = imports(py).queue_empty.bind(py).call1(("no transition is pending",))?;
@@ -276,19 +336,21 @@ impl Subscription {
     fn _block(slf: &Bound<'_, Self>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         let (py, subscription) = (slf.py(), slf.get());
         let timeout = check_timeout(timeout)?;
-        subscription.begin(py)?;
-        let taken = subscription.take_blocking(py, timeout);
-        subscription.end(py);
+        let taken = match subscription.begin(py, None) {
+            Begun::Busy => return Err(Begun::busy()),
+            Begun::Parked(_) | Begun::Otherwise => subscription.take_blocking(py, timeout),
+        };
+        if taken.is_err() {
+            subscription.end(py);
+        }
         taken
     }
 
     /// How many transitions can be read without waiting.
     #[getter]
     fn pending(&self, py: Python<'_>) -> u64 {
-        let pending = self.with_reader(py, |state, token| {
-            state.readers.get_mut(token).map_or(0, |reader| {
-                state.history.pending(&reader.cursor) + u64::from(reader.initial.is_some())
-            })
+        let pending = self.with_reader(py, |view| {
+            view.history.pending(&view.reader.cursor) + u64::from(view.reader.initial.is_some())
         });
         pending.unwrap_or(0)
     }
@@ -322,7 +384,8 @@ impl Subscription {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.watcher)
+        visit.call(&self.watcher)?;
+        self.finished.peek(|finished| visit.call(&*finished)).unwrap_or(Ok(()))
     }
 }
 
@@ -331,7 +394,7 @@ impl Subscription {
         let deadline = timeout.map(|timeout| Instant::now() + Duration::from_secs_f64(timeout.min(9e9)));
         let mut expired = timeout == Some(0.0);
         loop {
-            if let Some(transition) = self.take(py)? {
+            if let Some(transition) = self.take(py, true)? {
                 return Ok(transition);
             }
             if expired {

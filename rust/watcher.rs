@@ -16,7 +16,8 @@ use crate::python::{
     equal, generation, hash, imports, in_context, is_interrupt, transition, truth_or_false,
 };
 use crate::registry::{Key, Registry, Token};
-use crate::waiter::{Outcome, Parker, Source, Wait, check_timeout, unwrap};
+use crate::parker::{Outcome, Parker};
+use crate::waiter::{Source, Wait, check_timeout, unwrap};
 
 /// What a wait accepts.
 enum Test {
@@ -559,7 +560,7 @@ impl Registry<Py<CallbackHandle>> {
 pub(crate) struct Registration(Kind);
 
 enum Kind {
-    Settled(Lock<Option<PyResult<Py<PyAny>>>>),
+    Settled(PyResult<Py<PyAny>>),
     Pending {
         watcher: Py<Watcher>,
         parker: Py<Parker>,
@@ -569,17 +570,21 @@ enum Kind {
 
 impl Registration {
     fn settled(result: PyResult<Py<PyAny>>) -> Self {
-        Self(Kind::Settled(Lock::new(Some(result))))
+        Self(Kind::Settled(result))
     }
 
-    /// The parker to wait on, or the result.
-    pub(crate) fn state(&self, py: Python<'_>) -> Result<Py<Parker>, PyResult<Py<PyAny>>> {
+    /// The parker to wait on, unless there is a result already.
+    pub(crate) fn parker(&self, py: Python<'_>) -> Option<Py<Parker>> {
         match &self.0 {
-            Kind::Pending { parker, .. } => Ok(parker.clone_ref(py)),
-            Kind::Settled(result) => {
-                let result = result.with(py, Option::take);
-                Err(result.unwrap_or_else(|| Ok(py.None())))
-            }
+            Kind::Pending { parker, .. } => Some(parker.clone_ref(py)),
+            Kind::Settled(_) => None,
+        }
+    }
+
+    pub(crate) fn into_result(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.0 {
+            Kind::Settled(result) => result,
+            Kind::Pending { .. } => Ok(py.None()),
         }
     }
 
@@ -595,12 +600,8 @@ impl Registration {
                 visit.call(watcher)?;
                 visit.call(parker)
             }
-            Kind::Settled(result) => result
-                .peek(|result| match result {
-                    Some(Ok(value)) => visit.call(&*value),
-                    _ => Ok(()),
-                })
-                .unwrap_or(Ok(())),
+            Kind::Settled(Ok(value)) => visit.call(value),
+            Kind::Settled(Err(_)) => Ok(()),
         }
     }
 }
@@ -756,10 +757,10 @@ impl Watcher {
         let timeout = check_timeout(timeout)?;
         let (_, test) = Test::new(kind, operand)?;
         let registration = Self::register(slf, test, immediate)?;
-        let outcome = match registration.state(py) {
-            Ok(parker) => Parker::block(parker.bind(py), timeout),
-            Err(result) => return result,
+        let Some(parker) = registration.parker(py) else {
+            return registration.into_result(py);
         };
+        let outcome = Parker::block(parker.bind(py), timeout);
         registration.cancel(py);
         unwrap(py, outcome?)
     }

@@ -212,12 +212,14 @@ class Watcher(Generic[T]):
         return True
 
     def close(self, error: BaseException | None) -> None:
+        nobody: dict[Parker, None] = {}
         with self._lock:
+            # One step.
             if self._closed:
                 return
             self._error = error
             self._closed = True
-        parked, self._parked = self._parked, {}
+            parked, self._parked = self._parked, nobody
         _notify(parked)
         interrupts: list[BaseException] = []
         self._match(interrupts)
@@ -276,8 +278,9 @@ class Watcher(Generic[T]):
         parker = Parker(match)
         registration = Registration(self, key, parker)
         try:
-            if immediate and match(value := self._tail.value):
-                parker.matched(value)
+            seen = self._tail
+            if immediate and match(seen.value):
+                parker.matched(seen.value)
                 return registration
             with self._lock:
                 # One step, but for the entry itself, which may come later: a transition
@@ -287,7 +290,7 @@ class Watcher(Generic[T]):
                 self._waiters.add(key, parker)
             if self._closed:
                 parker.failed(self._error or self._closed_error())
-            elif immediate and match(node.value):
+            elif immediate and node is not seen and match(node.value):
                 parker.matched(node.value)
         except (KeyboardInterrupt, SystemExit):
             raise

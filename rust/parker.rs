@@ -1,0 +1,335 @@
+//! What a task is suspended on: one wait, the place of its outcome, and whom to wake.
+//!
+//! Towards the task it speaks the protocol of `asyncio.Future`, without the callback
+//! handle that a future schedules for each of its waiters. It is not what the user
+//! gets: `asyncio.isfuture` takes whatever class has `_asyncio_future_blocking` for a
+//! future, and `gather`, `shield`, `wait` and `wait_for` would then not treat it as the
+//! coroutine it has to be. That one is in `waiter`.
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::hub::{Hub, Wakes};
+use crate::lock::Lock;
+use crate::python::imports;
+
+/// What became of a wait.
+pub(crate) enum Outcome {
+    /// The value that matched.
+    Matched(Py<PyAny>),
+    /// The exception to raise.
+    Failed(Py<PyAny>),
+    /// There is something to look at.
+    Notified,
+    Expired,
+    /// With the message given to `Task.cancel`.
+    Cancelled(Option<Py<PyAny>>),
+}
+
+/// Whom to wake when there is an outcome.
+enum Waker {
+    /// Nobody yet: the coroutine has not been awaited.
+    Nobody,
+    Hub(Py<Hub>),
+    /// A `threading.Lock` that a blocked thread is acquiring.
+    Gate(Py<PyAny>),
+}
+
+struct Parked {
+    outcome: Option<Outcome>,
+    waker: Waker,
+    wakeup: Option<Py<PyAny>>,
+    context: Option<Py<PyAny>>,
+    /// On a hub's ready list, from which only the hub can take it.
+    queued: bool,
+}
+
+/// One wait, as its task sees it.
+#[pyclass(frozen, module = "interlock._core")]
+pub(crate) struct Parker {
+    state: Lock<Parked>,
+}
+
+/// How to resume a task.
+pub(crate) struct Wakeup {
+    pub(crate) function: Py<PyAny>,
+    pub(crate) context: Option<Py<PyAny>>,
+    /// The parker must be asked for its result, which is `CancelledError`.
+    pub(crate) cancelled: bool,
+}
+
+/// Whom a settled wait leaves to be woken.
+enum Wake {
+    Nobody,
+    Hub(Py<Hub>),
+    Gate(Py<PyAny>),
+}
+
+impl Parker {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Lock::new(Parked {
+                outcome: None,
+                waker: Waker::Nobody,
+                wakeup: None,
+                context: None,
+                queued: false,
+            }),
+        }
+    }
+
+    /// Settle it without waking anybody; None if it was settled before.
+    fn set_outcome(&self, py: Python<'_>, outcome: Outcome) -> Option<Wake> {
+        let settled = self.state.with(py, |state| {
+            if state.outcome.is_some() {
+                return Err(outcome);
+            }
+            state.outcome = Some(outcome);
+            Ok(match &state.waker {
+                Waker::Nobody => Wake::Nobody,
+                Waker::Hub(hub) => {
+                    state.queued = true;
+                    Wake::Hub(hub.clone_ref(py))
+                }
+                Waker::Gate(gate) => Wake::Gate(gate.clone_ref(py)),
+            })
+        });
+        // A rejected outcome is dropped here, with the lock released.
+        settled.ok()
+    }
+
+    /// Settle the wait, from any thread; false if it was settled before. Whom to wake
+    /// is left in `wakes`, for a hub.
+    pub(crate) fn settle(slf: &Py<Self>, py: Python<'_>, outcome: Outcome, wakes: &mut Wakes) -> PyResult<bool> {
+        match slf.get().set_outcome(py, outcome) {
+            None => return Ok(false),
+            Some(Wake::Nobody) => {}
+            Some(Wake::Hub(hub)) => wakes.add(py, hub, slf.clone_ref(py))?,
+            Some(Wake::Gate(gate)) => open_gate(gate.bind(py))?,
+        }
+        Ok(true)
+    }
+
+    fn settle_now(slf: &Bound<'_, Self>, outcome: Outcome) -> PyResult<bool> {
+        let py = slf.py();
+        let mut wakes = Wakes::default();
+        let first = Self::settle(&slf.clone().unbind(), py, outcome, &mut wakes)?;
+        wakes.flush(py)?;
+        Ok(first)
+    }
+
+    pub(crate) fn take_outcome(&self, py: Python<'_>) -> Option<Outcome> {
+        self.state.with(py, |state| state.outcome.take())
+    }
+
+    /// Name the hub to wake; false if there is an outcome already.
+    pub(crate) fn park(&self, py: Python<'_>, hub: &Bound<'_, Hub>) -> bool {
+        let before = self.state.with(py, |state| {
+            if state.outcome.is_some() {
+                return None;
+            }
+            match &state.waker {
+                // The usual case for a subscription: read again in the same loop.
+                Waker::Hub(current) if current.is(hub) => Some(Waker::Nobody),
+                _ => Some(std::mem::replace(&mut state.waker, Waker::Hub(hub.clone().unbind()))),
+            }
+        });
+        before.is_some()
+    }
+
+    /// Make it ready for another wait on the same hub, if nothing of the last one is left.
+    pub(crate) fn rearm(&self, py: Python<'_>, hub: &Bound<'_, Hub>) -> bool {
+        self.state.with(py, |state| {
+            !state.queued
+                && state.outcome.is_none()
+                && state.wakeup.is_none()
+                && matches!(&state.waker, Waker::Hub(current) if current.is(hub))
+        })
+    }
+
+    /// Make it as new for another wait; false if a hub still has it on its list.
+    pub(crate) fn renew(&self, py: Python<'_>) -> bool {
+        let old = self.state.with(py, |state| {
+            if state.queued {
+                return None;
+            }
+            Some((state.outcome.take(), state.wakeup.take(), state.context.take()))
+        });
+        old.is_some()
+    }
+
+    /// Block this thread until there is an outcome, with the GIL released.
+    pub(crate) fn block(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Outcome> {
+        let (py, parker) = (slf.py(), slf.get());
+        let gate = imports(py).allocate_lock.bind(py).call0()?;
+        let acquire = intern!(py, "acquire");
+        gate.call_method0(acquire)?;
+        let held = gate.clone().unbind();
+        let replaced = parker.state.with(py, |state| match state.outcome {
+            None => Some(std::mem::replace(&mut state.waker, Waker::Gate(held))),
+            Some(_) => None,
+        });
+        if replaced.is_some() {
+            // `_thread.TIMEOUT_MAX` is some 292 years.
+            let seconds = timeout.map_or(-1.0, |seconds| seconds.min(9e9));
+            if !gate.call_method1(acquire, (true, seconds))?.is_truthy()? {
+                Self::settle_now(slf, Outcome::Expired)?;
+            }
+        }
+        Ok(parker.take_outcome(py).expect("settled, and read by nobody else"))
+    }
+
+    /// What the task wants called when it is time to resume it.
+    pub(crate) fn take_wakeup(&self, py: Python<'_>) -> Option<Wakeup> {
+        self.state.with(py, |state| {
+            state.queued = false;
+            Some(Wakeup {
+                function: state.wakeup.take()?,
+                context: state.context.take(),
+                cancelled: matches!(state.outcome, Some(Outcome::Cancelled(_))),
+            })
+        })
+    }
+}
+
+fn open_gate(gate: &Bound<'_, PyAny>) -> PyResult<()> {
+    gate.call_method0(intern!(gate.py(), "release")).map(drop)
+}
+
+#[pymethods]
+impl Parker {
+    /// Always true: a parker is yielded only to be waited for.
+    #[classattr]
+    fn _asyncio_future_blocking() -> bool {
+        true
+    }
+
+    /// The task sets `_asyncio_future_blocking` to false, to see whether it was yielded by
+    /// `yield from`. It costs less to let it than to remember.
+    fn __setattr__(&self, name: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let allowed = intern!(name.py(), "_asyncio_future_blocking");
+        if name.is(allowed) || name.eq(allowed)? {
+            return Ok(());
+        }
+        Err(PyAttributeError::new_err(format!("a Parker has no attribute {name} to set")))
+    }
+
+    /// Not `get_loop`, which the task would prefer: an attribute is cheaper to get than a
+    /// method to call.
+    #[getter]
+    fn _loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let hub = self.state.with(py, |state| match &state.waker {
+            Waker::Hub(hub) => Some(hub.clone_ref(py)),
+            _ => None,
+        });
+        hub.map_or(Ok(None), |hub| hub.get().event_loop(py))
+    }
+
+    #[pyo3(signature = (callback, *, context = None))]
+    fn add_done_callback(&self, py: Python<'_>, callback: Py<PyAny>, context: Option<Py<PyAny>>) {
+        let old = self.state.with(py, |state| {
+            (
+                state.wakeup.replace(callback),
+                std::mem::replace(&mut state.context, context),
+            )
+        });
+        drop(old);
+    }
+
+    fn remove_done_callback(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let current = self
+            .state
+            .with(py, |state| state.wakeup.as_ref().map(|wakeup| wakeup.clone_ref(py)));
+        if !current.map_or(Ok(false), |current| current.bind(py).eq(callback))? {
+            return Ok(0);
+        }
+        let removed = self.state.with(py, |state| state.wakeup.take());
+        Ok(usize::from(removed.is_some()))
+    }
+
+    /// Called by `Task.cancel`. False if there is an outcome already: the task then
+    /// throws `CancelledError` when it resumes, and nothing has been taken (X7).
+    #[pyo3(signature = (msg = None))]
+    fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        Self::settle_now(slf, Outcome::Cancelled(msg))
+    }
+
+    /// Called by the loop's timer.
+    fn expire(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        Self::settle_now(slf, Outcome::Expired)
+    }
+
+    fn done(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.outcome.is_some())
+    }
+
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        self.state
+            .with(py, |state| matches!(state.outcome, Some(Outcome::Cancelled(_))))
+    }
+
+    /// Called by the task when it resumes; raises only if the wait was cancelled.
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        let cancelled = self.state.with(py, |state| match &state.outcome {
+            None => Err(()),
+            Some(Outcome::Cancelled(message)) => {
+                Ok(Some(message.as_ref().map(|message| message.clone_ref(py))))
+            }
+            Some(_) => Ok(None),
+        });
+        match cancelled {
+            Ok(None) => Ok(()),
+            Ok(Some(message)) => {
+                let class = imports(py).cancelled_error.bind(py);
+                let error = match message {
+                    Some(message) => class.call1((message,))?,
+                    None => class.call0()?,
+                };
+                Err(PyErr::from_value(error))
+            }
+            Err(()) => {
+                let class = imports(py).invalid_state_error.bind(py);
+                Err(PyErr::from_value(class.call1(("the wait has no outcome yet",))?))
+            }
+        }
+    }
+
+    fn exception(&self, py: Python<'_>) -> PyResult<()> {
+        self.result(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.state
+            .peek(|state| {
+                match &state.outcome {
+                    Some(Outcome::Matched(held) | Outcome::Failed(held)) => visit.call(held)?,
+                    Some(Outcome::Cancelled(held)) => visit.call(held)?,
+                    _ => {}
+                }
+                match &state.waker {
+                    Waker::Hub(hub) => visit.call(hub)?,
+                    Waker::Gate(gate) => visit.call(gate)?,
+                    Waker::Nobody => {}
+                }
+                visit.call(&state.wakeup)?;
+                visit.call(&state.context)
+            })
+            .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        let held = self.state.with(py, |state| {
+            (
+                state.outcome.take(),
+                std::mem::replace(&mut state.waker, Waker::Nobody),
+                state.wakeup.take(),
+                state.context.take(),
+            )
+        });
+        drop(held);
+    }
+}
+

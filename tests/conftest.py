@@ -1,0 +1,94 @@
+"""Every test runs on both backends, and what awaits, on every kind of loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+# The package itself first, so that the copies that `load` makes share its plain modules.
+import interlock as _interlock  # noqa: F401
+from backends import load
+
+try:
+    import uvloop
+except ImportError:  # no wheel for this interpreter
+    uvloop = None
+
+LOOPS = ["plain", "debug"]
+if sys.version_info >= (3, 12):
+    LOOPS.append("eager")
+if uvloop is not None:
+    LOOPS.append("uvloop")
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backend", choices=["rust", "pure", "both"], default="both", help="which backend to test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "interlock" in metafunc.fixturenames:
+        wanted = metafunc.config.getoption("--backend")
+        metafunc.parametrize("interlock", ["rust", "pure"] if wanted == "both" else [wanted], indirect=True)
+
+
+_loaded: dict[str, Any] = {}
+
+
+@pytest.fixture
+def interlock(request: pytest.FixtureRequest) -> Any:
+    """The package on one backend."""
+    backend: str = request.param
+    if backend not in _loaded:
+        _loaded[backend] = load(backend)
+    return _loaded[backend]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs a coroutine as `asyncio.run` does, on one kind of loop.
+
+    It fails the test if anything reached the loop's exception handler.
+    """
+    kind: str = request.param
+    problems: list[dict[str, Any]] = []
+
+    def run(main: Coroutine[Any, Any, Any]) -> Any:
+        loop = uvloop.new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
+        loop.set_exception_handler(lambda _, details: problems.append(details))
+        loop.set_debug(kind == "debug")
+        # Slow handles are the machine's business, not the test's.
+        loop.slow_callback_duration = 60
+        if kind == "eager" and sys.version_info >= (3, 12):
+            loop.set_task_factory(asyncio.eager_task_factory)
+        try:
+            return loop.run_until_complete(asyncio.wait_for(main, 30))
+        finally:
+            try:
+                left = asyncio.all_tasks(loop)
+                for task in left:
+                    task.cancel()
+                if left:
+                    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+                loop.run_until_complete(loop.shutdown_asyncgens())
+            finally:
+                loop.close()
+
+    yield run
+    assert problems == []
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_left() -> Iterator[None]:
+    """What a test drops must not warn in a later one."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
