@@ -14,6 +14,7 @@ use pyo3::types::PyDict;
 use crate::lock::Lock;
 use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule};
 use crate::ready::ReadyList;
+use crate::stop::Stop;
 use crate::parker::Parker;
 
 /// The parkers that are ready in one loop.
@@ -30,6 +31,7 @@ pub(crate) struct Hub {
     context: Py<PyAny>,
     generation: u64,
     ready: Lock<ReadyList<Py<Parker>>>,
+    pub(crate) stop: Stop,
     /// The loop, held while a round is under way.
     running: Lock<Option<Py<PyAny>>>,
 }
@@ -81,6 +83,7 @@ impl Hub {
             context: new_context(py)?.unbind(),
             generation: generation(),
             ready: Lock::new(ReadyList::new()),
+            stop: Stop::new(),
             running: Lock::new(None),
         })
     }
@@ -198,6 +201,7 @@ impl Hub {
         let outer_loop = hub.running.with(py, |running| running.replace(event_loop.unbind()));
         let outer = CURRENT.replace(Some(slf.clone().unbind()));
         let outcome = Self::round(slf);
+        hub.stop.forget(py);
         drop(CURRENT.replace(outer));
         drop(hub.running.with(py, |running| std::mem::replace(running, outer_loop)));
         outcome
@@ -207,6 +211,7 @@ impl Hub {
         visit.call(&self.event_loop)?;
         visit.call(&self.done)?;
         visit.call(&self.context)?;
+        self.stop.traverse(&visit)?;
         self.running.peek(|running| visit.call(&*running)).unwrap_or(Ok(()))?;
         self.ready
             .peek(|ready| ready.items().try_for_each(|parker| visit.call(parker)))

@@ -5,6 +5,7 @@
 //! - `history`, `registry`, `ready`: plain data, generic, without Python;
 //! - `lock`: one object's state, never held while Python runs;
 //! - `python`: the few things of CPython and asyncio that the core calls;
+//! - `stop`: the exception by which a coroutine returns;
 //! - `hub`: one per event loop, wakes what is ready there;
 //! - `parker`, `waiter`: what a task is suspended on, and the coroutine for the caller;
 //! - `callback`, `watcher`, `subscription`: what users see.
@@ -26,6 +27,8 @@ mod lock;
 mod parker;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod stop;
 #[cfg(feature = "python")]
 mod subscription;
 #[cfg(feature = "python")]

@@ -162,6 +162,18 @@ pub(crate) fn transition<'py>(
     }
 }
 
+/// Whether ours is the only reference to this object.
+#[allow(unsafe_code)]
+pub(crate) fn is_unshared<T>(object: &Py<T>) -> bool {
+    // SAFETY: the caller is attached and holds a reference; nothing is changed.
+    unsafe {
+        #[cfg(Py_3_14)]
+        return ffi::PyUnstable_Object_IsUniquelyReferenced(object.as_ptr()) == 1;
+        #[cfg(not(Py_3_14))]
+        return ffi::Py_REFCNT(object.as_ptr()) == 1;
+    }
+}
+
 /// Run `body` in a `contextvars.Context`.
 #[allow(unsafe_code)]
 pub(crate) fn in_context<R>(

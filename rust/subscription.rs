@@ -11,7 +11,7 @@ use pyo3::types::PyTuple;
 use crate::history::{Bound as Limit, History, Next};
 use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
-use crate::python::{imports, transition};
+use crate::python::{imports, is_unshared, transition};
 use crate::registry::{Registry, Token};
 use crate::parker::{Outcome, Parker};
 use crate::waiter::{Source, Wait, check_timeout, timed_out};
@@ -204,18 +204,6 @@ impl Subscription {
             nothing
         });
         parked == Some(true)
-    }
-}
-
-/// Whether ours is the only reference.
-#[allow(unsafe_code)]
-fn is_unshared(wait: &Py<Wait>) -> bool {
-    // SAFETY: the caller is attached and holds a reference; nothing is changed.
-    unsafe {
-        #[cfg(Py_3_14)]
-        return pyo3::ffi::PyUnstable_Object_IsUniquelyReferenced(wait.as_ptr()) == 1;
-        #[cfg(not(Py_3_14))]
-        return pyo3::ffi::Py_REFCNT(wait.as_ptr()) == 1;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::hub::{current_hub, running_hub};
 use crate::lock::Lock;
 use crate::parker::{Outcome, Parker};
 use crate::python::imports;
+use crate::stop::Stop;
 use crate::subscription::{Begun, Subscription};
 use crate::watcher::Registration;
 
@@ -387,17 +388,10 @@ fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 /// Raise `StopIteration(value)`, which is how an iterator returns a value.
-#[allow(unsafe_code)]
-fn stop_iteration(value: &Bound<'_, PyAny>) {
-    // SAFETY: the thread is attached; all pointers are references that live long enough.
-    // The exception is made first, for `PyErr_SetObject` would unpack a tuple into its
-    // arguments.
-    unsafe {
-        let error = ffi::PyObject_CallOneArg(ffi::PyExc_StopIteration, value.as_ptr());
-        if !error.is_null() {
-            ffi::PyErr_SetObject(ffi::PyExc_StopIteration, error);
-            ffi::Py_DECREF(error);
-        }
+fn stop_iteration(py: Python<'_>, value: Py<PyAny>) {
+    match current_hub(py) {
+        Some(hub) => hub.get().stop.raise(py, value),
+        None => Stop::new().raise(py, value),
     }
 }
 
@@ -430,7 +424,7 @@ impl Wait {
                     }
                 });
                 if let Some(value) = raised {
-                    stop_iteration(value.bind(py));
+                    stop_iteration(py, value);
                 }
                 Ok(std::ptr::null_mut())
             }
@@ -451,7 +445,7 @@ impl Wait {
         match Self::step(slf)? {
             Step::Yield(parker) => Ok(parker),
             Step::Return(value) => {
-                stop_iteration(value.bind(py));
+                Stop::new().raise(py, value);
                 Err(PyErr::fetch(py))
             }
         }
