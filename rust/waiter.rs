@@ -176,11 +176,11 @@ impl Wait {
             let outcome = match &progress.phase {
                 Phase::Fresh => None,
                 Phase::Parked(parker) => match parker.get().take_outcome(py) {
-                    None => return Err("coroutine is being awaited already"),
+                    None => return Err((Misuse::Reused, "coroutine is being awaited already")),
                     outcome => outcome,
                 },
-                Phase::Running => return Err("coroutine already executing"),
-                Phase::Done => return Err("cannot reuse already awaited coroutine"),
+                Phase::Running => return Err((Misuse::Reentered, "coroutine already executing")),
+                Phase::Done => return Err(DONE),
             };
             let job = match &progress.source {
                 Some(Source::Reader {
@@ -188,12 +188,15 @@ impl Wait {
                     iterating,
                 }) => Job::Read(subscription.clone_ref(py), *iterating),
                 Some(Source::Value(registration)) => Job::Wait(registration.parker(py)),
-                None => return Err("cannot reuse already awaited coroutine"),
+                None => return Err(DONE),
             };
             let phase = std::mem::replace(&mut progress.phase, Phase::Running);
             Ok((job, outcome, phase))
         });
-        started.map_err(PyRuntimeError::new_err)
+        started.map_err(|(misuse, text)| match misuse {
+            Misuse::Reentered => PyValueError::new_err(text),
+            Misuse::Reused => PyRuntimeError::new_err(text),
+        })
     }
 
     /// The result of a wait that was over before it began.
@@ -379,6 +382,14 @@ impl Wait {
         format!("{owner}.{}", self.name)
     }
 }
+
+/// What `RuntimeError` and `ValueError` stand for in the protocol of coroutines.
+enum Misuse {
+    Reused,
+    Reentered,
+}
+
+const DONE: (Misuse, &str) = (Misuse::Reused, "cannot reuse already awaited coroutine");
 
 /// Why a read did not begin.
 struct Refused(PyErr);

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::callback::CallbackHandle;
 use crate::history::{Cursor, History};
@@ -139,6 +139,8 @@ struct Dispatch {
 
 pub(crate) struct State {
     pub(crate) value: Option<Py<PyAny>>,
+    /// What decides whether a set is a transition; None until `_init`.
+    equals: Option<Equals>,
     pub(crate) closed: bool,
     error: Option<Py<PyAny>>,
     pub(crate) history: History<Py<PyAny>>,
@@ -162,6 +164,21 @@ struct Snapshot<'py> {
     value: Bound<'py, PyAny>,
     version: u64,
     watched: bool,
+    rule: Equals,
+}
+
+impl Snapshot<'_> {
+    fn equals(&self, new: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = new.py();
+        match &self.rule {
+            Equals::Default => equal(&self.value, new),
+            Equals::Never => Ok(false),
+            Equals::Custom(rule) => {
+                let answer = rule.bind(py).call1((&self.value, new));
+                truth_or_false(py, answer.and_then(|answer| answer.is_truthy()))
+            }
+        }
+    }
 }
 
 /// What a commit leaves to be done once the lock is released.
@@ -178,7 +195,6 @@ struct Committed {
 #[pyclass(frozen, subclass, generic, module = "interlock._core")]
 pub(crate) struct Watcher {
     pub(crate) state: Lock<State>,
-    equals: Equals,
 }
 
 enum Equals {
@@ -197,27 +213,20 @@ impl Watcher {
                 value: current(py, state.value.as_ref()),
                 version: state.history.version(),
                 watched: state.history.is_watched(),
+                rule: match &state.equals {
+                    None | Some(Equals::Default) => Equals::Default,
+                    Some(Equals::Never) => Equals::Never,
+                    Some(Equals::Custom(rule)) => Equals::Custom(rule.clone_ref(py)),
+                },
             })
         });
         snapshot.ok_or_else(|| self.closed_error(py))
     }
 
-    fn is_equal(&self, old: &Bound<'_, PyAny>, new: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let py = old.py();
-        match &self.equals {
-            Equals::Default => equal(old, new),
-            Equals::Never => Ok(false),
-            Equals::Custom(equals) => {
-                let answer = equals.bind(py).call1((old, new));
-                truth_or_false(py, answer.and_then(|answer| answer.is_truthy()))
-            }
-        }
-    }
-
     /// Set the value, unless it has changed since the snapshot; false if it has.
     fn replace(slf: &Bound<'_, Self>, seen: Snapshot<'_>, new: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (py, watcher) = (slf.py(), slf.get());
-        if watcher.is_equal(&seen.value, new)? {
+        if seen.equals(new)? {
             return Ok(true);
         }
         let entry = if seen.watched {
@@ -608,20 +617,14 @@ impl Registration {
 
 #[pymethods]
 impl Watcher {
+    /// Takes any arguments, so that a subclass may have an `__init__` of its own.
     #[new]
-    fn new(initial_value: Py<PyAny>, equals: &Bound<'_, PyAny>) -> Self {
-        let py = equals.py();
-        let equals = if equals.is_none() {
-            Equals::Never
-        } else if equals.is(&imports(py).equal) {
-            Equals::Default
-        } else {
-            Equals::Custom(equals.clone().unbind())
-        };
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self {
-            equals,
             state: Lock::new(State {
-                value: Some(initial_value),
+                value: None,
+                equals: None,
                 closed: false,
                 error: None,
                 history: History::new(),
@@ -636,6 +639,31 @@ impl Watcher {
                 dispatching: Turn(None),
             }),
         }
+    }
+
+    fn _init(&self, initial_value: Py<PyAny>, equals: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = equals.py();
+        let rule = if equals.is_none() {
+            Equals::Never
+        } else if equals.is(&imports(py).equal) {
+            Equals::Default
+        } else {
+            Equals::Custom(equals.clone().unbind())
+        };
+        let refused = self.state.with(py, |state| {
+            if state.equals.is_some() {
+                return Some((rule, initial_value));
+            }
+            state.equals = Some(rule);
+            state.value = Some(initial_value);
+            None
+        });
+        if refused.is_some() {
+            return Err(PyRuntimeError::new_err(
+                "this watcher is initialised already; make another one, or set its value",
+            ));
+        }
+        Ok(())
     }
 
     /// The current value. Setting it is `set`.
@@ -835,13 +863,13 @@ impl Watcher {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Equals::Custom(equals) = &self.equals {
-            visit.call(equals)?;
-        }
         self.state
             .peek(|state| {
                 visit.call(&state.value)?;
                 visit.call(&state.error)?;
+                if let Some(Equals::Custom(rule)) = &state.equals {
+                    visit.call(rule)?;
+                }
                 state.history.entries().try_for_each(|entry| visit.call(entry))?;
                 state.readers.items().try_for_each(|reader| {
                     visit.call(&reader.last)?;
@@ -868,7 +896,7 @@ impl Watcher {
         let held = self.state.with(py, |state| {
             (
                 state.value.take(),
-                state.error.take(),
+                (state.error.take(), state.equals.take()),
                 state.history.clear(),
                 state.readers.drain(),
                 state.parked.drain(),

@@ -19,7 +19,7 @@ __all__ = ["Callback", "CallbackHandle"]
 
 CallbackHandle = core.CallbackHandle
 
-logger = logging.getLogger("interlock")
+_logger = logging.getLogger("interlock")
 
 # asyncio keeps only weak references to tasks; these hold them until they are done.
 _running_tasks: set[asyncio.Task[Any]] = set()
@@ -32,7 +32,7 @@ class Callback:
     result that is not `None` to `returned`.
     """
 
-    __slots__ = ("_loop", "_user_function", "_what", "context", "function")
+    __slots__ = ("_loop", "_user_function", "_what", "context", "function", "handle")
 
     def __init__(self, function: Callable[..., object], what: str) -> None:
         if not callable(function):
@@ -42,6 +42,8 @@ class Callback:
         self._loop = None if loop is None else weakref.ref(loop)
         self._user_function = function
         self._what = what
+        # Set once registered. What is under way to a loop asks it (W10).
+        self.handle: CallbackHandle | None = None
         self.function: Callable[..., object] = function
         if _is_coroutine_function(function):
             if loop is None:
@@ -50,6 +52,33 @@ class Callback:
                     "register it inside a coroutine, or pass a plain function"
                 )
             self.function = TaskStarter(self, loop)
+        elif what == "on_value" and loop is not None:
+            self.function = self._call_in_loop
+
+    def _call_in_loop(self) -> object:
+        """Call it in the loop where it was registered, or here if that one is closed."""
+        loop = self.loop()
+        if loop is not None and _get_running_loop() is not loop:
+            try:
+                # A copy, because the setter's thread is in the context at this moment.
+                loop.call_soon_threadsafe(self._call_here, context=self.context.copy())
+            except RuntimeError:
+                pass  # the loop is closed
+            else:
+                return None
+        return self._user_function()
+
+    def _call_here(self) -> None:
+        if self.cancelled:
+            return
+        try:
+            result = self._user_function()
+            if result is not None:
+                self.returned(result)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self.failed(error)
 
     def failed(self, error: BaseException) -> None:
         """Report what the callback raised: to its loop's exception handler, else to the log."""
@@ -66,11 +95,11 @@ class Callback:
                 pass  # the loop is closed
             else:
                 return
-        logger.error(message, exc_info=error)
+        _logger.error(message, exc_info=error)
 
     def returned(self, result: object) -> None:
         """A plain function may still return a coroutine (a lambda does); run it rather than drop it."""
-        if not inspect.iscoroutine(result):
+        if not asyncio.iscoroutine(result):
             return
         loop = self.loop()
         if loop is None:
@@ -80,6 +109,10 @@ class Callback:
             )
             return
         TaskStarter(self, loop)(coroutine=result)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.handle is not None and self.handle.cancelled
 
     def loop(self) -> asyncio.AbstractEventLoop | None:
         return None if self._loop is None else self._loop()
@@ -131,6 +164,10 @@ class TaskStarter:
         self._idle.release()
         for _ in range(len(self._pending)):
             arguments, coroutine = self._pending.popleft()
+            if self._callback.cancelled:
+                if coroutine is not None:
+                    coroutine.close()
+                continue
             try:
                 self._callback.start(loop, coroutine or self._callback.call(*arguments))
             except Exception as error:

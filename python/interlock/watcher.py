@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import inspect
+import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from interlock._backend import core
 from interlock.callback import Callback, CallbackHandle
@@ -14,8 +17,17 @@ from interlock.sync import SyncView
 
 T = TypeVar("T")
 S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 __all__ = ["ValueWatcher", "WatcherStatistics"]
+
+
+def _coroutine_function(function: F) -> F:
+    """Let tools (`unittest.mock`, frameworks) see that calling this gives a coroutine."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,38 +88,18 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         Transition(old='connected', new='closing')
     """
 
-    __slots__ = ("__weakref__",)
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         initial_value: T,
         *,
         on_change: Callable[[T, T], object] | None = None,
         equals: Callable[[T, T], object] | None = equal,
-    ) -> ValueWatcher[T]:
+    ) -> None:
         if equals is not None and not callable(equals):
             raise TypeError(f"equals must be a callable of (old, new) or None, not {type(equals).__name__}")
-        self = super().__new__(cls, initial_value, equals)
+        self._init(initial_value, equals)
         if on_change is not None:
             self.on_change(on_change)
-        return self
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            initial_value: T,
-            *,
-            on_change: Callable[[T, T], object] | None = None,
-            equals: Callable[[T, T], object] | None = equal,
-        ) -> None: ...
-
-        @property
-        def value(self) -> T:
-            """The current value. Setting it is `set`."""
-
-        @value.setter
-        def value(self, new_value: T) -> None: ...
 
     def set_if(self, new_value: T, condition: Callable[[T], object]) -> bool:
         """Set the value if `condition(current value)` is true, atomically (W8).
@@ -154,6 +146,7 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         """
         return super().update(function)
 
+    @_coroutine_function
     def wait_for(self, value: T, *, immediate: bool = True, timeout: float | None = None) -> Coroutine[Any, Any, T]:
         """Wait until the value equals `value`.
 
@@ -187,16 +180,19 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         """
         return self._wait("wait_for", value, immediate, timeout)
 
+    @_coroutine_function
     def wait_for_not(self, value: T, *, immediate: bool = True, timeout: float | None = None) -> Coroutine[Any, Any, T]:
         """Wait until the value differs from `value`. Arguments and errors as for `wait_for`."""
         return self._wait("wait_for_not", value, immediate, timeout)
 
+    @_coroutine_function
     def wait_for_not_none(
         self: ValueWatcher[S | None], *, immediate: bool = True, timeout: float | None = None
     ) -> Coroutine[Any, Any, S]:
         """Wait until the value is not `None`. Arguments and errors as for `wait_for`."""
         return self._wait("wait_for_not_none", None, immediate, timeout)
 
+    @_coroutine_function
     def wait_until(
         self, predicate: Callable[[T], object], *, immediate: bool = True, timeout: float | None = None
     ) -> Coroutine[Any, Any, T]:
@@ -220,6 +216,7 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
             )
         return self._wait("wait_until", predicate, immediate, timeout)
 
+    @_coroutine_function
     def wait_for_change(self, *, timeout: float | None = None) -> Coroutine[Any, Any, T]:
         """Wait for the first transition after this call; returns its new value.
 
@@ -280,14 +277,18 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         >>> handle.cancel()
         >>> w.value = 2
         """
-        return self._on_change(Callback(callback, "on_change"))
+        registered = Callback(callback, "on_change")
+        registered.handle = self._on_change(registered)
+        return registered.handle
 
     def on_value(self, value: T, callback: Callable[[], object]) -> CallbackHandle:
         """Call `callback()` once: now if the value equals `value`, else at the first transition to it (W11).
 
-        Works from any thread, with or without a running loop. Where the callback
-        runs, and where its errors go, is as for `on_change`. Pending ones are
-        dropped when the watcher is closed.
+        Works from any thread, with or without a running loop. Registered while a loop
+        is running, the callback is called in that loop, so that `on_value(v, event.set)`
+        with an `asyncio.Event` is safe; otherwise in the thread that sets. Its context,
+        and where its errors go, are as for `on_change`. Pending ones are dropped when
+        the watcher is closed.
 
         Args:
             value: The value to wait for.
@@ -296,7 +297,9 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         Returns:
             A handle with `cancel()`.
         """
-        return self._on_value(value, Callback(callback, "on_value"))
+        registered = Callback(callback, "on_value")
+        registered.handle = self._on_value(value, registered)
+        return registered.handle
 
     def close(self, error: BaseException | None = None) -> None:
         """End all waits and, once drained, all subscriptions; idempotent (W12).

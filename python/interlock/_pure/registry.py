@@ -9,6 +9,7 @@ from typing import Any, Protocol
 class Entry(Protocol):
     """What is registered: a waiter or a one-shot callback."""
 
+    key: int | None
     match: Callable[[Any], object] | None
     since: int
 
@@ -42,7 +43,8 @@ class Registry:
     def __len__(self) -> int:
         return len(self._scanned) + sum(map(len, list(self._by_hash.values())))
 
-    def add(self, key: int | None, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        key = entry.key
         if key is None:
             self._scanned[entry] = None
             return
@@ -55,7 +57,8 @@ class Registry:
                 bucket[entry] = None
                 return
 
-    def discard(self, key: int | None, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
+        key = entry.key
         if key is None:
             self._scanned.pop(entry, None)
             return

@@ -64,11 +64,12 @@ class Parker:
     order whether the waker or the outcome came first, and never waits for a lock.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_wakeup", "match", "since")
+    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_wakeup", "key", "match", "since")
 
-    def __init__(self, match: Callable[[Any], object] | None = None, since: int = 0) -> None:
+    def __init__(self, key: int | None = None, match: Callable[[Any], object] | None = None) -> None:
+        self.key = key
         self.match = match
-        self.since = since
+        self.since = 0
         self._events: list[Any] = []
         self._asyncio_future_blocking = False
         self._wakeup: Callable[[Parker], object] | None = None
@@ -147,6 +148,8 @@ class Parker:
     def __await__(self) -> Generator[Parker, None, None]:
         self._asyncio_future_blocking = True
         yield self
+        if not self.settled:
+            raise RuntimeError("coroutine is being awaited already")
 
     def add_done_callback(self, callback: Callable[[Parker], object], *, context: Context | None = None) -> None:
         self._wakeup = callback

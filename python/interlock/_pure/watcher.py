@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -54,16 +54,15 @@ class Turn:
 class Registration:
     """A pending wait. When it is dropped, awaited or not, nothing of it stays behind (X6)."""
 
-    __slots__ = ("_key", "_watcher", "parker")
+    __slots__ = ("_watcher", "parker")
 
-    def __init__(self, watcher: Watcher[Any], key: int | None, parker: Parker) -> None:
+    def __init__(self, watcher: Watcher[Any], parker: Parker) -> None:
         self._watcher = watcher
-        self._key = key
         self.parker = parker
 
     def cancel(self) -> None:
         with self._watcher._lock:
-            self._watcher._waiters.discard(self._key, self.parker)
+            self._watcher._waiters.discard(self.parker)
 
     __del__ = cancel
 
@@ -77,6 +76,7 @@ class Watcher(Generic[T]):
         "_dispatching",
         "_equals",
         "_error",
+        "_initialised",
         "_lock",
         "_matched",
         "_matching",
@@ -87,11 +87,13 @@ class Watcher(Generic[T]):
         "_windows",
     )
 
-    def __new__(cls, initial_value: T, equals: Callable[[T, T], object] | None) -> Watcher[T]:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Watcher[T]:
+        """Takes any arguments, so that a subclass may have an `__init__` of its own."""
         self = super().__new__(cls)
-        self._equals = equals
+        self._equals: Callable[[T, T], object] | None = equal
+        self._initialised = False
         self._lock = threading.RLock()
-        self._tail = Node(initial_value, 0)
+        self._tail = Node(None, 0)
         self._closed = False
         self._error: BaseException | None = None
         # Readers of subscriptions that have nothing to read.
@@ -108,6 +110,15 @@ class Watcher(Generic[T]):
         self._dispatched = self._tail
         self._dispatching = Turn()
         return self
+
+    def _init(self, initial_value: T, equals: Callable[[T, T], object] | None) -> None:
+        with self._lock:
+            # One step.
+            if self._initialised:
+                raise RuntimeError("this watcher is initialised already; make another one, or set its value")
+            self._initialised = True
+            self._equals = equals
+            self._tail.value = initial_value
 
     @property
     def value(self) -> T:
@@ -241,7 +252,7 @@ class Watcher(Generic[T]):
             try:
                 while (node := self._matched.next) is not None:
                     self._matched = node
-                    _try_entries(self._waiters, node, interrupts)
+                    self._try_entries(self._waiters, node, interrupts)
                 if self._closed:
                     for entry in self._waiters.all():
                         entry.failed(self._error or self._closed_error())
@@ -263,7 +274,7 @@ class Watcher(Generic[T]):
                             interrupt = handle.call(old, node.value)
                             if interrupt is not None:
                                 interrupts.append(interrupt)
-                    _try_entries(self._once, node, interrupts)
+                    self._try_entries(self._once, node, interrupts)
                 if self._closed:
                     # Nothing will be called any more: let go of it.
                     self._callbacks = {}
@@ -271,12 +282,35 @@ class Watcher(Generic[T]):
             finally:
                 self._dispatching.give_back()
 
+    def _try_entries(self, registry: Registry, node: Node, interrupts: list[BaseException]) -> None:
+        """Match one transition against those registered before it."""
+        if not registry:
+            return
+        value = node.value
+        key = hash_or_none(value) if registry._by_hash else 0
+        for entry in registry.candidates(key):
+            if entry.since >= node.version or entry.match is None:
+                continue
+            try:
+                if not entry.match(value):
+                    continue
+                interrupt = entry.matched(value)
+                if interrupt is not None:
+                    interrupts.append(interrupt)
+            except (KeyboardInterrupt, SystemExit) as interrupt:
+                interrupts.append(interrupt)
+                continue
+            except BaseException as error:
+                entry.failed(error)
+            with self._lock:
+                registry.discard(entry)
+
     # Waiting.
 
     def _register(self, kind: str, operand: Any, immediate: bool) -> Registration:
         match, key = _matcher(kind, operand)
-        parker = Parker(match)
-        registration = Registration(self, key, parker)
+        parker = Parker(key, match)
+        registration = Registration(self, parker)
         try:
             seen = self._tail
             if immediate and match(seen.value):
@@ -287,7 +321,7 @@ class Watcher(Generic[T]):
                 # in between is newer than `since` and finds it, or is looked at below.
                 node = self._tail
                 parker.since = node.version
-                self._waiters.add(key, parker)
+                self._waiters.add(parker)
             if self._closed:
                 parker.failed(self._error or self._closed_error())
             elif immediate and node is not seen and match(node.value):
@@ -302,10 +336,7 @@ class Watcher(Generic[T]):
         self, kind: str, operand: Any, immediate: bool, timeout: float | None
     ) -> Coroutine[Any, Any, Any]:
         seconds = check_timeout(timeout)
-        coroutine = _await(self._register(kind, operand, immediate), seconds)
-        coroutine.__name__ = kind
-        coroutine.__qualname__ = f"ValueWatcher.{kind}"
-        return coroutine
+        return Wait(kind, self._register(kind, operand, immediate), seconds)
 
     def _block(self, kind: str, operand: Any, immediate: bool, timeout: float | None) -> Any:
         seconds = check_timeout(timeout)
@@ -331,7 +362,7 @@ class Watcher(Generic[T]):
             node = self._tail
             handle.since = node.version
             if not self._closed:
-                self._once.add(handle.key, handle)
+                self._once.add(handle)
         if equal(node.value, value):
             interrupt = handle.fire()
             if interrupt is not None:
@@ -341,7 +372,7 @@ class Watcher(Generic[T]):
     def _forget(self, handle: CallbackHandle) -> None:
         with self._lock:
             self._callbacks.pop(handle, None)
-            self._once.discard(handle.key, handle)
+            self._once.discard(handle)
 
     def _counts(self) -> tuple[int, int, int, int, int]:
         tail = self._tail
@@ -370,27 +401,6 @@ def _matcher(kind: str, operand: Any) -> tuple[Callable[[Any], object], int | No
     return (lambda value: True), None
 
 
-def _try_entries(registry: Registry, node: Node, interrupts: list[BaseException]) -> None:
-    """Match one transition against those registered before it."""
-    if not registry:
-        return
-    value = node.value
-    key = hash_or_none(value) if registry._by_hash else 0
-    for entry in registry.candidates(key):
-        if entry.since >= node.version or entry.match is None:
-            continue
-        try:
-            if not entry.match(value):
-                continue
-            interrupt = entry.matched(value)
-            if interrupt is not None:
-                interrupts.append(interrupt)
-        except (KeyboardInterrupt, SystemExit) as interrupt:
-            interrupts.append(interrupt)
-        except BaseException as error:
-            entry.failed(error)
-
-
 def _notify(parked: Iterable[Parker]) -> None:
     """Wake the readers, with one call per hub."""
     ready: dict[Hub | Gate, list[Parker]] = {}
@@ -400,6 +410,46 @@ def _notify(parked: Iterable[Parker]) -> None:
             ready.setdefault(waker, []).append(parker)
     for waker, parkers in ready.items():
         waker.push(parkers)
+
+
+class Wait(Coroutine[Any, Any, Any]):
+    """The coroutine of a wait.
+
+    It wraps a native one only for this: a task that is cancelled before its first step
+    keeps the frame of that coroutine, by its exception's traceback, and the frame would
+    keep the registration (X6).
+    """
+
+    __slots__ = ("__name__", "__qualname__", "_coroutine", "_registration")
+
+    def __init__(self, kind: str, registration: Registration, timeout: float | None) -> None:
+        self._registration: Registration | None = registration
+        self._coroutine = _await(registration, timeout)
+        self.__name__ = self._coroutine.__name__ = kind
+        self.__qualname__ = self._coroutine.__qualname__ = f"ValueWatcher.{kind}"
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._cancel()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._cancel()
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def _cancel(self) -> None:
+        registration = self._registration
+        if registration is not None:
+            registration.cancel()
+            self._registration = None
+
+    def __reduce__(self) -> str:
+        raise TypeError("a coroutine cannot be pickled or copied")
 
 
 async def _await(registration: Registration, timeout: float | None) -> Any:

@@ -1,0 +1,176 @@
+"""The demo: what it shows must be so, it ends in time, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.demo import backends, benchmark, clients, contenders, fanout, runner, states
+from interlock.demo.__main__ import main
+from interlock.demo.methods import METHODS, State
+
+SECONDS = 45
+BACKENDS = sorted({"pure", interlock.backend})
+
+
+def start(backend: str, *options: str) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "INTERLOCK_BACKEND": backend,
+        # Where this package is, installed or not.
+        "PYTHONPATH": str(Path(interlock.__file__).parent.parent),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "interlock.demo", *options],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def demo(backend: str, *options: str) -> tuple[int, str, str]:
+    with start(backend, *options) as process:
+        try:
+            output, errors = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+    return process.returncode, output, errors
+
+
+def test_value_watcher_sees_every_state_and_drains_every_time(capsys: pytest.CaptureFixture[str]) -> None:
+    threads = threading.active_count()
+    tallies = states.run(runs=4)
+    watcher = states.watcher_tally(tallies)
+    assert watcher.saw == dict.fromkeys(State, 4)
+    assert (watcher.missed, watcher.drained, watcher.flushed) == (0, 4, 4)
+    assert watcher.complete
+    assert [tally.name for tally in tallies] == [method.name for method in METHODS]
+    # What the others miss is the machine's business; that they got the close is not.
+    assert all(tally.saw[State.DISCONNECTED] == 4 for tally in tallies)
+    assert "ValueWatcher" in capsys.readouterr().out
+    assert threading.active_count() == threads
+
+
+def test_fan_out_delivers_everything_and_accounts_for_what_it_drops() -> None:
+    threads = threading.active_count()
+    delivery = fanout.run(clients=20, transitions=120)
+    assert delivery is not None
+    assert delivery.faults == []
+    assert delivery.transitions == 120
+    assert delivery.deliveries == len(delivery.lossless) * 120 == 19 * 120
+    assert [account.transitions + account.missed for account in delivery.slow] == [120]
+    assert sum(delivery.lags) == sum(account.missed for account in delivery.slow)
+    assert threading.active_count() == threads
+
+
+def test_a_feed_that_loses_repeats_or_swaps_is_found_out() -> None:
+    def account(*pairs: tuple[int, int]) -> clients.Account:
+        return clients.Account.of(b"".join(b"%d %d .\n" % pair for pair in pairs))
+
+    good = account((0, 1), (1, 2), (2, 3))
+    assert not good.fault
+    for wrong in (account((0, 1), (2, 3)), account((0, 1), (0, 1), (1, 2)), account((1, 2), (0, 1), (2, 3))):
+        assert wrong.fault
+        assert fanout.Delivery(3, [good, wrong], [good], 1.0, []).faults
+    assert fanout.Delivery(3, [account((0, 1), (1, 2))], [good], 1.0, []).faults
+
+    told = clients.Account.of(b"0 1 .\nlagged 2\n3 4 .\n")
+    assert (told.transitions, told.missed, told.gaps, told.fault) == (2, 2, 1, "")
+    assert not fanout.Delivery(4, [], [told], 1.0, [2]).faults
+    assert clients.Account.of(b"0 1 .\nlagged 1\n3 4 .\n").fault
+    assert fanout.Delivery(5, [], [told], 1.0, [2]).faults
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_ends_well_and_fits_the_terminal(backend: str) -> None:
+    code, output, errors = demo(backend, "--quick", "--no-benchmark", "--clients", "20")
+    assert (code, errors) == (0, "")
+    assert f"{backend} backend" in output
+    assert "\x1b" not in output, "colours although it is no terminal"
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+    assert "What to do next" in output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send to one process")
+def test_ctrl_c_ends_it_in_the_middle_of_the_fan_out() -> None:
+    with start("pure", "--quick", "--no-benchmark", "--clients", "20") as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("Slow readers"):
+                    break
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (130, "")
+    assert output.splitlines()[-1] == "Interrupted."
+
+
+@pytest.mark.parametrize("lost", ["a state", "a transition", "time", "nothing"])
+def test_the_exit_code_tells_of_a_loss(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = states.Tally("ValueWatcher", 1, dict.fromkeys(State, 1), drained=1, flushed=1)
+    if lost == "a state":
+        watcher.saw[State.CLOSING] = 0
+    arrived = clients.Account(transitions=4 if lost == "a transition" else 5, last=5)
+    delivery = None if lost == "time" else fanout.Delivery(5, [arrived], [], 1.0, [])
+    monkeypatch.setattr(states, "run", lambda runs: [watcher])
+    monkeypatch.setattr(fanout, "run", lambda clients: delivery)
+    assert main(["--no-benchmark"]) == (0 if lost == "nothing" else 1)
+
+
+def test_a_bad_number_of_clients_is_refused() -> None:
+    code, _, errors = demo("pure", "--clients", "1")
+    assert code == 2
+    assert "at least 2" in errors
+
+
+def test_loading_the_other_backend_leaves_this_one_in_place() -> None:
+    before = {name: module for name, module in sys.modules.items() if name.startswith("interlock")}
+    for backend in BACKENDS:
+        found = backends.watcher_class(backend)
+        assert found is not None
+        watcher = found("a")
+        watcher.value = "b"
+        assert (watcher.value, watcher.version) == ("b", 1)
+    assert sys.modules.items() >= before.items()
+    assert sys.modules["interlock"] is interlock
+
+
+def test_every_contender_takes_part_in_every_scenario_it_can() -> None:
+    for name, make in contenders.contenders().items():
+        for measure in benchmark.SCENARIOS.values():
+            if (name, measure) not in benchmark.NOT_COMPARABLE:
+                assert benchmark.once(measure, make) > 0
+
+
+def test_the_table_of_the_benchmark_fits_the_terminal() -> None:
+    names = ["rust", "pure", "Inngest", "queues", "futures"]
+    results = {scenario: dict.fromkeys(names[:4], 0.0123) for scenario in benchmark.SCENARIOS}
+    lines = benchmark.table(results, names).splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert lines[1].split()[-5:] == ["12,300"] * 4 + ["-"]
+
+
+def test_a_timeout_ends_what_runs() -> None:
+    ended = False
+
+    async def sleeper() -> None:
+        nonlocal ended
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended = True
+
+    with pytest.raises(asyncio.TimeoutError):
+        runner.run(sleeper(), timeout=0.01)
+    assert ended

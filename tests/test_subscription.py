@@ -1,0 +1,496 @@
+"""W2, W12 to W14 and W16: subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Run
+from helpers import assert_chain, assert_idle, drain, in_threads, switching_often, ticks
+
+
+def count_to(w: Any, last: int) -> None:
+    for value in range(w.value + 1, last + 1):
+        w.value = value
+
+
+def read_all(subscription: Any) -> list[Any]:
+    """What can be read at once, with the number missed for each lag."""
+    from interlock import Lagged
+
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(subscription.get_nowait())
+        except Lagged as lag:
+            found.append(lag.missed)
+        except asyncio.QueueEmpty:
+            return found
+
+
+@pytest.mark.parametrize("initial", [False, True])
+def test_w2_a_subscription_sees_what_follows_its_opening(interlock: Any, initial: bool) -> None:
+    w = interlock.ValueWatcher(0)
+    count_to(w, 3)
+    subscription = w.watch(initial=initial)
+    count_to(w, 5)
+    assert drain(subscription) == [(3, 3)] * initial + [(3, 4), (4, 5)]
+    assert drain(subscription) == []
+
+
+@pytest.mark.parametrize("maxlen", [None, 100_000])
+def test_w2_no_gap_and_no_duplicate_while_threads_set(interlock: Any, maxlen: int | None) -> None:
+    w = interlock.ValueWatcher(0)
+
+    def opened() -> list[list[Any]]:
+        subscriptions = [w.watch(initial=True, maxlen=maxlen) for _ in range(100)]
+        return subscriptions
+
+    def sets() -> None:
+        for _ in range(1000):
+            w.update(lambda n: n + 1)
+
+    with switching_often():
+        subscriptions, *_ = in_threads(opened, sets, sets)
+    for subscription in subscriptions:
+        (first, same), *pairs = drain(subscription)
+        assert first == same
+        assert pairs == [(n, n + 1) for n in range(first, 2000)]
+
+
+def test_w2_a_subscription_opened_in_a_callback_sees_what_is_queued(interlock: Any) -> None:
+    """The value is ahead of the dispatch there; the subscription goes by the value."""
+    w = interlock.ValueWatcher(0)
+    opened: list[Any] = []
+
+    def callback(old: int, new: int) -> None:
+        if new == 1:
+            w.value = 2
+            opened.append(w.watch(initial=True))
+            w.value = 3
+
+    w.on_change(callback)
+    w.value = 1
+    assert drain(opened[0]) == [(2, 2), (2, 3)]
+
+
+def test_transitions_unpack_and_have_names(interlock: Any) -> None:
+    w = interlock.ValueWatcher("a")
+    with w.watch() as subscription:
+        w.value = "b"
+        transition = subscription.get_nowait()
+    assert isinstance(transition, interlock.Transition)
+    old, new = transition
+    assert (old, new) == (transition.old, transition.new) == ("a", "b")
+    assert repr(transition) == "Transition(old='a', new='b')"
+
+
+def test_iteration_ends_after_the_last_transition(interlock: Any, run: Run) -> None:
+    """W12, S45: what is held at the close comes first."""
+
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription, waiting = w.watch(), w.watch()
+        reader = asyncio.ensure_future(waiting.get())
+        await ticks()
+        count_to(w, 3)
+        w.close()
+        assert await reader == (0, 1)
+        assert subscription.pending == 3
+        assert [pair async for pair in subscription] == [(0, 1), (1, 2), (2, 3)]
+        assert [pair async for pair in subscription] == []
+        assert await anext(subscription, "end") == "end"
+        with pytest.raises(interlock.WatcherClosed):
+            await subscription.get()
+        with pytest.raises(interlock.WatcherClosed):
+            subscription.get_nowait()
+        assert (subscription.pending, subscription.closed) == (0, False)
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [None, OSError("gone")])
+def test_w12_close_ends_the_readers_that_wait(interlock: Any, run: Run, error: Exception | None) -> None:
+    async def iterate(subscription: Any) -> list[Any]:
+        return [pair async for pair in subscription]
+
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        reader = asyncio.create_task(w.watch().get())
+        iterator = asyncio.create_task(iterate(w.watch()))
+        await ticks(2)
+        w.close(error)
+        w.close(ValueError("too late"))
+        with pytest.raises(interlock.WatcherClosed) as caught:
+            await reader
+        assert caught.value.__cause__ is error
+        assert await iterator == []
+
+    run(main())
+
+
+def test_w12_a_subscription_opened_after_the_close_ends_at_once(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(7)
+        w.close()
+        assert [pair async for pair in w.watch()] == []
+        assert [pair async for pair in w.watch(initial=True)] == [(7, 7)]
+
+    run(main())
+
+
+def test_closing_a_subscription_drops_what_it_holds_and_ends_its_reader(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        held, waiting = w.watch(initial=True), w.watch()
+        reader = asyncio.create_task(waiting.get())
+        await ticks(2)
+        with held:
+            w.value = 1
+        assert await reader == (0, 1)
+        reader = asyncio.create_task(waiting.get())
+        await ticks(2)
+        waiting.close()
+        waiting.close()
+        with pytest.raises(interlock.WatcherClosed):
+            await reader
+        for subscription in (held, waiting):
+            assert subscription.closed and subscription.pending == 0
+            assert [pair async for pair in subscription] == []
+            with pytest.raises(interlock.WatcherClosed):
+                subscription.get_nowait()
+        w.value = 2
+        assert not w.closed
+        assert_idle(w)
+
+    run(main())
+
+
+def test_closing_between_the_set_and_the_reader_s_step_ends_it(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch()
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        w.value = 1
+        subscription.close()
+        with pytest.raises(interlock.WatcherClosed):
+            await reader
+        assert_idle(w)
+
+    run(main())
+
+
+@pytest.mark.parametrize("overflow", [None, "error", "latest"])
+def test_w13_a_cancelled_or_timed_out_read_takes_nothing(interlock: Any, run: Run, overflow: str | None) -> None:
+    """S43, and S01 for subscriptions."""
+
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch() if overflow is None else w.watch(maxlen=9, overflow=overflow)
+        with pytest.raises(asyncio.TimeoutError):
+            await subscription.get(timeout=0)
+        with pytest.raises(asyncio.TimeoutError):
+            await subscription.get(0.001)
+        # Set, then cancelled, in one tick.
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        w.value = 1
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        # Cancelled, then set.
+        w.value = 2
+        reader = asyncio.create_task(anext(subscription))
+        reader.cancel()
+        await asyncio.wait([reader])
+        w.value = 3
+        assert await subscription.get(timeout=0) == (0, 1)
+        assert drain(subscription) == [(1, 2), (2, 3)]
+
+    run(main())
+
+
+def test_w13_many_reads_near_their_timeout_lose_nothing(interlock: Any, run: Run) -> None:
+    """S01: a thread sets at random moments, the reader's timeouts are about as long as the intervals."""
+
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch()
+        received: list[Any] = []
+
+        def setter() -> None:
+            wait = asyncio.Event().is_set
+            for _ in range(300):
+                w.update(lambda n: n + 1)
+                for _ in range(random.randrange(2000)):
+                    wait()
+            w.close()
+
+        sending = asyncio.ensure_future(asyncio.to_thread(setter))
+        how = 0
+        while True:
+            how += 1
+            try:
+                if how % 2:
+                    received.append(await subscription.get(timeout=0.0001))
+                else:
+                    received.append(await asyncio.wait_for(subscription.get(), 0.0001))
+            except asyncio.TimeoutError:
+                continue
+            except interlock.WatcherClosed:
+                break
+        await sending
+        assert received == [(n, n + 1) for n in range(300)]
+
+    run(main())
+
+
+def test_w14_lossless_is_the_default(interlock: Any) -> None:
+    w = interlock.ValueWatcher(0)
+    subscription = w.watch()
+    count_to(w, 50_000)
+    assert subscription.pending == 50_000
+    assert_chain(drain(subscription), 0, 50_000)
+
+
+def test_w14_a_lag_is_told_once_with_its_count(interlock: Any, run: Run) -> None:
+    """S44."""
+
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch(maxlen=3)
+        count_to(w, 3)
+        assert subscription.get_nowait() == (0, 1)
+        count_to(w, 8)
+        assert subscription.pending == 3
+        with pytest.raises(interlock.Lagged) as lag:
+            await subscription.get()
+        assert lag.value.missed == 4
+        assert "maxlen" in str(lag.value) and "4" in str(lag.value)
+        assert [await subscription.get(), await anext(subscription)] == [(5, 6), (6, 7)]
+        count_to(w, 11)
+        assert read_all(subscription) == [1, (8, 9), (9, 10), (10, 11)]
+
+    run(main())
+
+
+def test_w14_iteration_goes_on_after_a_lag(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch(maxlen=1)
+        count_to(w, 5)
+        w.close()
+        with pytest.raises(interlock.Lagged):
+            async for _ in subscription:
+                pass
+        assert [pair async for pair in subscription] == [(4, 5)]
+
+    run(main())
+
+
+def test_w14_a_reader_that_waits_does_not_lag_by_one_set(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch(maxlen=2)
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        count_to(w, 2)
+        assert await reader == (0, 1)
+        # But it does by more than it may hold before it is resumed.
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        assert await reader == (1, 2)
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        count_to(w, 5)
+        with pytest.raises(interlock.Lagged):
+            await reader
+
+    run(main())
+
+
+def test_w14_latest_keeps_the_newest_pair(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch(maxlen=1, overflow="latest")
+        w.value = 1
+        assert await subscription.get() == (0, 1)
+        count_to(w, 9)
+        assert subscription.pending == 1
+        assert await subscription.get() == (1, 9)
+        w.value = 10
+        assert await subscription.get() == (9, 10)
+        wide = w.watch(initial=True, maxlen=3, overflow="latest")
+        count_to(w, 13)
+        assert wide.pending == 4
+        assert drain(wide) == [(10, 10), (10, 11), (11, 12), (12, 13)]
+        count_to(w, 17)
+        assert drain(wide) == [(13, 17)]
+
+    run(main())
+
+
+def test_w14_the_initial_value_is_never_dropped(interlock: Any) -> None:
+    w = interlock.ValueWatcher(0)
+    strict = w.watch(initial=True, maxlen=1)
+    latest = w.watch(initial=True, maxlen=1, overflow="latest")
+    count_to(w, 4)
+    assert read_all(strict) == [(0, 0), 3, (3, 4)]
+    assert read_all(latest) == [(0, 0), (0, 4)]
+
+
+class Model:
+    """What a subscription must do, written down as plainly as can be."""
+
+    def __init__(self, w: Any, maxlen: int | None, overflow: str) -> None:
+        self.real = w.watch(maxlen=maxlen, overflow=overflow)
+        self.maxlen, self.overflow = maxlen, overflow
+        self.queue: list[tuple[int, int]] = []
+
+    def read(self) -> list[Any]:
+        """The next thing that the subscription gives."""
+        if not self.queue:
+            return []
+        lag = 0 if self.maxlen is None else len(self.queue) - self.maxlen
+        if lag <= 0:
+            return [self.queue.pop(0)]
+        if self.overflow == "latest":
+            pair = (self.queue[0][0], self.queue[-1][1])
+            self.queue.clear()
+            return [pair]
+        del self.queue[:lag]
+        return [lag]
+
+    def check(self) -> None:
+        found: list[Any] = []
+        try:
+            found.append(self.real.get_nowait())
+        except asyncio.QueueEmpty:
+            pass
+        except Exception as lag:
+            found.append(lag.missed)  # type: ignore[attr-defined]
+        assert found == self.read()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_w14_any_mix_of_bounded_subscriptions_keeps_its_promises(interlock: Any, seed: int) -> None:
+    """Subscriptions share what is retained; none must get less for another's sake, or keep more."""
+    chance = random.Random(seed)
+    w = interlock.ValueWatcher(0)
+    models: list[Model] = []
+    for _ in range(400):
+        action = chance.randrange(8)
+        if action == 0 and len(models) < 6:
+            overflow = chance.choice(["error", "error", "latest"])
+            limits = [1, 2, 5] if overflow == "latest" else [None, 1, 2, 2, 5]
+            models.append(Model(w, chance.choice(limits), overflow))
+        elif action == 1 and models:
+            models.pop(chance.randrange(len(models))).real.close()
+        elif action < 5 and models:
+            chance.choice(models).check()
+        else:
+            for model in models:
+                model.queue.append((w.value, w.value + 1))
+            w.value += 1
+        bounds = [model.maxlen or len(model.queue) for model in models]
+        assert w.statistics().retained <= max(bounds, default=0)
+    while models:
+        model = models.pop()
+        while model.queue:
+            model.check()
+        model.check()
+        model.real.close()
+    assert_idle(w)
+
+
+def second_readers(subscription: Any) -> list[Callable[[], Any]]:
+    return [subscription.get, lambda: subscription.get(0), lambda: subscription.get(5), lambda: anext(subscription)]
+
+
+def test_w16_a_second_reader_is_refused_and_the_first_goes_on(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch()
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        for second in second_readers(subscription):
+            with pytest.raises(RuntimeError, match=r"watch\(\)"):
+                await second()
+        assert not reader.done()
+        w.value = 1
+        # It is still waiting: it has not been resumed.
+        with pytest.raises(RuntimeError, match=r"watch\(\)"):
+            await subscription.get()
+        assert await reader == (0, 1)
+        w.value = 2
+        assert await subscription.get() == (1, 2)
+
+    run(main())
+
+
+def test_w16_a_reader_that_has_gone_leaves_the_place_free(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch()
+        for end in (asyncio.Task.cancel, lambda reader: w.set(w.value + 1)):
+            reader = asyncio.create_task(subscription.get())
+            await ticks(2)
+            end(reader)
+            await asyncio.wait([reader])
+        with pytest.raises(asyncio.TimeoutError):
+            await subscription.get(timeout=0.001)
+        subscription.get().close()
+        w.value = 5
+        assert await subscription.get() == (1, 5)
+
+    run(main())
+
+
+def test_w16_a_second_thread_is_refused(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        subscription = w.watch()
+        reader = asyncio.create_task(subscription.get())
+        await ticks(2)
+        with pytest.raises(RuntimeError, match=r"watch\(\)"):
+            await asyncio.to_thread(subscription._block, None)
+        with pytest.raises(RuntimeError, match=r"watch\(\)"):
+            await asyncio.to_thread(asyncio.run, subscription.get())
+        w.value = 1
+        assert await reader == (0, 1)
+
+    run(main())
+
+
+def test_w16_it_may_be_read_in_one_loop_after_another(interlock: Any, run: Run) -> None:
+    w = interlock.ValueWatcher(0)
+    subscription = w.watch()
+
+    async def read_next() -> Any:
+        asyncio.get_running_loop().call_soon(w.set, w.value + 1)
+        return await subscription.get()
+
+    async def leave_a_reader_behind() -> None:
+        reader = asyncio.ensure_future(subscription.get())
+        await ticks(2)
+        assert not reader.done()
+
+    for value in range(3):
+        assert run(read_next()) == (value, value + 1)
+        # Its task is cancelled at the end of the loop.
+        run(leave_a_reader_behind())
+
+
+def test_the_coroutine_keeps_its_subscription(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        reader = asyncio.create_task(w.watch().get())
+        await ticks(2)
+        w.value = 1
+        assert await reader == (0, 1)
+
+    run(main())
