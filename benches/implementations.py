@@ -17,7 +17,7 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ClassVar
 
-from . import backends
+from interlock.demo.backends import load
 
 Pair = tuple[int, int]
 
@@ -418,7 +418,7 @@ class Implementation:
 
 
 def _interlock(backend: str) -> tuple[type[Feed], Callable[[], Feed]]:
-    return InterlockFeed, functools.partial(InterlockFeed, backends.load(backend))
+    return InterlockFeed, functools.partial(InterlockFeed, load(backend))
 
 
 def _inngest() -> tuple[type[Feed], Callable[[], Feed]]:

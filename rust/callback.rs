@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::lock::Lock;
-use crate::python::{in_context, is_interrupt};
-use crate::registry::Token;
-use crate::watcher::Watcher;
+use crate::python::{equal, hash, in_context, is_interrupt};
+use crate::registry::{Registry, Token};
+use crate::watcher::{Interrupt, Watcher};
 
 /// What is called, where, and what becomes of its result: an `interlock.callback.Callback`.
 struct Parts {
@@ -87,7 +87,9 @@ impl CallbackHandle {
         let outcome = in_context(parts.context.bind(py), || {
             let result = parts.function.bind(py).call1(arguments)?;
             if !result.is_none() {
-                parts.callback.call_method1(py, intern!(py, "returned"), (result,))?;
+                parts
+                    .callback
+                    .call_method1(py, intern!(py, "returned"), (result,))?;
             }
             Ok(())
         });
@@ -151,5 +153,80 @@ impl CallbackHandle {
 
     fn __clear__(&self, py: Python<'_>) {
         drop(self.parts.with(py, Option::take));
+    }
+}
+
+/// A transition that callbacks are to be told of.
+pub(crate) struct Dispatch {
+    pub(crate) version: u64,
+    pub(crate) old: Py<PyAny>,
+    pub(crate) new: Py<PyAny>,
+}
+
+impl Registry<Py<CallbackHandle>> {
+    fn items_in_order(&self, py: Python<'_>) -> Vec<Py<CallbackHandle>> {
+        // No callback is listed under the hash 0 in the registry of `on_change`.
+        self.candidates(Some(0))
+            .map(|(_, handle)| handle.clone_ref(py))
+            .collect()
+    }
+}
+
+impl Watcher {
+    pub(crate) fn dispatch(&self, py: Python<'_>, interrupt: &mut Interrupt) {
+        let turn = self.state.with(py, |state| state.dispatching.take());
+        if !turn {
+            return;
+        }
+        loop {
+            let (next, released) = self.state.with(py, |state| {
+                if let Some(next) = state.to_dispatch.pop_front() {
+                    let callbacks: Vec<_> = state.callbacks.items_in_order(py);
+                    return (Some((next, callbacks)), None);
+                }
+                state.dispatching.give_back();
+                // After the last transition nothing is called any more: let go of it.
+                let released = state
+                    .closed
+                    .then(|| (state.callbacks.drain(), state.once.drain()));
+                (None, released)
+            });
+            drop(released);
+            let Some((transition, callbacks)) = next else {
+                return;
+            };
+            for handle in callbacks {
+                if handle.get().since < transition.version {
+                    let pair = PyTuple::new(py, [&transition.old, &transition.new]);
+                    interrupt.keep(pair.and_then(|pair| handle.get().call(pair)));
+                }
+            }
+            interrupt.keep(self.fire_one(py, transition.version, transition.new.bind(py)));
+        }
+    }
+
+    /// Fire the one-shot callbacks that one transition concerns.
+    fn fire_one(&self, py: Python<'_>, version: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let hashed = self.state.with(py, |state| state.once.has_hashed());
+        let key = if hashed { hash(value)? } else { Some(0) };
+        let candidates: Vec<Py<CallbackHandle>> = self.state.with(py, |state| {
+            let concerned = state.once.candidates(key);
+            concerned.map(|(_, handle)| handle.clone_ref(py)).collect()
+        });
+        let mut interrupt = Interrupt(None);
+        for handle in candidates {
+            let handle = handle.get();
+            let Some(awaited) = &handle.awaited else {
+                continue;
+            };
+            if handle.since < version {
+                match equal(value, awaited.bind(py)) {
+                    Ok(true) => interrupt.keep(handle.fire(py)),
+                    Ok(false) => {}
+                    Err(error) => interrupt.keep(Err(error)),
+                }
+            }
+        }
+        interrupt.0.map_or(Ok(()), Err)
     }
 }

@@ -12,10 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::lock::Lock;
-use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule};
+use crate::parker::{Outcome, Parker};
+use crate::python::{
+    generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule,
+};
 use crate::ready::ReadyList;
 use crate::stop::Stop;
-use crate::parker::Parker;
+use crate::timers::{Deadline, Timers};
 
 /// The parkers that are ready in one loop.
 ///
@@ -31,6 +34,7 @@ pub(crate) struct Hub {
     context: Py<PyAny>,
     generation: u64,
     ready: Lock<ReadyList<Py<Parker>>>,
+    timers: Lock<Timers<Py<Parker>>>,
     pub(crate) stop: Stop,
     /// The loop, held while a round is under way.
     running: Lock<Option<Py<PyAny>>>,
@@ -78,11 +82,16 @@ impl Hub {
     fn new(event_loop: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = event_loop.py();
         Ok(Self {
-            event_loop: imports(py).weak_reference.bind(py).call1((event_loop,))?.unbind(),
+            event_loop: imports(py)
+                .weak_reference
+                .bind(py)
+                .call1((event_loop,))?
+                .unbind(),
             done: done_future(py)?,
             context: new_context(py)?.unbind(),
             generation: generation(),
             ready: Lock::new(ReadyList::new()),
+            timers: Lock::new(Timers::new()),
             stop: Stop::new(),
             running: Lock::new(None),
         })
@@ -91,7 +100,9 @@ impl Hub {
     /// The loop, if it still lives.
     pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let running = self.running.with(py, |running| {
-            running.as_ref().map(|event_loop| event_loop.bind(py).clone())
+            running
+                .as_ref()
+                .map(|event_loop| event_loop.bind(py).clone())
         });
         if running.is_some() {
             return Ok(running);
@@ -147,6 +158,38 @@ impl Hub {
         schedule(&event_loop, name, slf, slf.get().context.bind(py))
     }
 
+    /// Let the wait expire at a time of the loop's clock.
+    pub(crate) fn start_timer(
+        slf: &Bound<'_, Self>,
+        event_loop: &Bound<'_, PyAny>,
+        when: f64,
+        parker: Py<Parker>,
+    ) -> PyResult<Deadline> {
+        let py = slf.py();
+        let timers = &slf.get().timers;
+        let (deadline, arm) = timers.with(py, |timers| timers.insert(when, parker));
+        if arm && let Err(error) = Self::arm(slf, event_loop, when) {
+            timers.with(py, Timers::disarm);
+            slf.get().stop_timer(py, deadline);
+            return Err(error);
+        }
+        Ok(deadline)
+    }
+
+    pub(crate) fn stop_timer(&self, py: Python<'_>, deadline: Deadline) {
+        drop(self.timers.with(py, |timers| timers.remove(deadline)));
+    }
+
+    fn arm(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>, when: f64) -> PyResult<()> {
+        let py = slf.py();
+        let expire = slf.getattr(intern!(py, "expire"))?;
+        let arguments = PyDict::new(py);
+        arguments.set_item(intern!(py, "context"), &slf.get().context)?;
+        let call_at = intern!(py, "call_at");
+        event_loop.call_method(call_at, (when, expire, when), Some(&arguments))?;
+        Ok(())
+    }
+
     fn wake(&self, parker: &Bound<'_, Parker>) -> PyResult<()> {
         let py = parker.py();
         let Some(wakeup) = parker.get().take_wakeup(py) else {
@@ -198,21 +241,49 @@ impl Hub {
         let Some(event_loop) = hub.event_loop(py)? else {
             return Ok(());
         };
-        let outer_loop = hub.running.with(py, |running| running.replace(event_loop.unbind()));
+        let outer_loop = hub
+            .running
+            .with(py, |running| running.replace(event_loop.unbind()));
         let outer = CURRENT.replace(Some(slf.clone().unbind()));
         let outcome = Self::round(slf);
         hub.stop.forget(py);
         drop(CURRENT.replace(outer));
-        drop(hub.running.with(py, |running| std::mem::replace(running, outer_loop)));
+        drop(
+            hub.running
+                .with(py, |running| std::mem::replace(running, outer_loop)),
+        );
         outcome
     }
 
+    /// Called by the loop's timer.
+    fn expire(slf: &Bound<'_, Self>, when: f64) -> PyResult<()> {
+        let (py, hub) = (slf.py(), slf.get());
+        let Some(event_loop) = hub.event_loop(py)? else {
+            return Ok(());
+        };
+        let now = now(&event_loop)?;
+        let (due, next) = hub.timers.with(py, |timers| timers.fired(when, now));
+        if let Some(next) = next {
+            Self::arm(slf, &event_loop, next)?;
+        }
+        let mut wakes = Wakes::default();
+        for parker in due {
+            Parker::settle(&parker, py, Outcome::Expired, &mut wakes)?;
+        }
+        wakes.flush(py)
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.timers
+            .peek(|timers| timers.items().try_for_each(|parker| visit.call(parker)))
+            .unwrap_or(Ok(()))?;
         visit.call(&self.event_loop)?;
         visit.call(&self.done)?;
         visit.call(&self.context)?;
         self.stop.traverse(&visit)?;
-        self.running.peek(|running| visit.call(&*running)).unwrap_or(Ok(()))?;
+        self.running
+            .peek(|running| visit.call(&*running))
+            .unwrap_or(Ok(()))?;
         self.ready
             .peek(|ready| ready.items().try_for_each(|parker| visit.call(parker)))
             .unwrap_or(Ok(()))
@@ -220,7 +291,15 @@ impl Hub {
 
     fn __clear__(&self, py: Python<'_>) {
         drop(self.ready.with(py, ReadyList::abandon));
+        drop(self.timers.with(py, Timers::clear));
     }
+}
+
+/// The time by the loop's clock.
+pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
+    event_loop
+        .call_method0(intern!(event_loop.py(), "time"))?
+        .extract()
 }
 
 impl Hub {

@@ -2,13 +2,14 @@
 //!
 //! From the ground up; each part knows only those above it:
 //!
-//! - `history`, `registry`, `ready`: plain data, generic, without Python;
+//! - `history`, `registry`, `ready`, `timers`: plain data, generic, without Python;
 //! - `lock`: one object's state, never held while Python runs;
 //! - `python`: the few things of CPython and asyncio that the core calls;
 //! - `stop`: the exception by which a coroutine returns;
 //! - `hub`: one per event loop, wakes what is ready there;
 //! - `parker`, `waiter`: what a task is suspended on, and the coroutine for the caller;
-//! - `callback`, `watcher`, `subscription`: what users see.
+//! - `matching`: what a wait accepts; `callback`: what is called back;
+//! - `watcher`, `subscription`: what users see.
 
 // Without the `python` feature only the plain parts are built, for their tests.
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
@@ -16,6 +17,7 @@
 mod history;
 mod ready;
 mod registry;
+mod timers;
 
 #[cfg(feature = "python")]
 mod callback;
@@ -23,6 +25,8 @@ mod callback;
 mod hub;
 #[cfg(feature = "python")]
 mod lock;
+#[cfg(feature = "python")]
+mod matching;
 #[cfg(feature = "python")]
 mod parker;
 #[cfg(feature = "python")]

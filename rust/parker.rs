@@ -103,7 +103,12 @@ impl Parker {
 
     /// Settle the wait, from any thread; false if it was settled before. Whom to wake
     /// is left in `wakes`, for a hub.
-    pub(crate) fn settle(slf: &Py<Self>, py: Python<'_>, outcome: Outcome, wakes: &mut Wakes) -> PyResult<bool> {
+    pub(crate) fn settle(
+        slf: &Py<Self>,
+        py: Python<'_>,
+        outcome: Outcome,
+        wakes: &mut Wakes,
+    ) -> PyResult<bool> {
         match slf.get().set_outcome(py, outcome) {
             None => return Ok(false),
             Some(Wake::Nobody) => {}
@@ -134,7 +139,10 @@ impl Parker {
             match &state.waker {
                 // The usual case for a subscription: read again in the same loop.
                 Waker::Hub(current) if current.is(hub) => Some(Waker::Nobody),
-                _ => Some(std::mem::replace(&mut state.waker, Waker::Hub(hub.clone().unbind()))),
+                _ => Some(std::mem::replace(
+                    &mut state.waker,
+                    Waker::Hub(hub.clone().unbind()),
+                )),
             }
         });
         before.is_some()
@@ -156,7 +164,11 @@ impl Parker {
             if state.queued {
                 return None;
             }
-            Some((state.outcome.take(), state.wakeup.take(), state.context.take()))
+            Some((
+                state.outcome.take(),
+                state.wakeup.take(),
+                state.context.take(),
+            ))
         });
         old.is_some()
     }
@@ -179,7 +191,9 @@ impl Parker {
                 Self::settle_now(slf, Outcome::Expired)?;
             }
         }
-        Ok(parker.take_outcome(py).expect("settled, and read by nobody else"))
+        Ok(parker
+            .take_outcome(py)
+            .expect("settled, and read by nobody else"))
     }
 
     /// What the task wants called when it is time to resume it.
@@ -209,12 +223,15 @@ impl Parker {
 
     /// The task sets `_asyncio_future_blocking` to false, to see whether it was yielded by
     /// `yield from`. It costs less to let it than to remember.
+    #[allow(clippy::unused_self)]
     fn __setattr__(&self, name: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
         let allowed = intern!(name.py(), "_asyncio_future_blocking");
         if name.is(allowed) || name.eq(allowed)? {
             return Ok(());
         }
-        Err(PyAttributeError::new_err(format!("a Parker has no attribute {name} to set")))
+        Err(PyAttributeError::new_err(format!(
+            "a Parker has no attribute {name} to set"
+        )))
     }
 
     /// Not `get_loop`, which the task would prefer: an attribute is cheaper to get than a
@@ -240,9 +257,9 @@ impl Parker {
     }
 
     fn remove_done_callback(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let current = self
-            .state
-            .with(py, |state| state.wakeup.as_ref().map(|wakeup| wakeup.clone_ref(py)));
+        let current = self.state.with(py, |state| {
+            state.wakeup.as_ref().map(|wakeup| wakeup.clone_ref(py))
+        });
         if !current.map_or(Ok(false), |current| current.bind(py).eq(callback))? {
             return Ok(0);
         }
@@ -257,18 +274,14 @@ impl Parker {
         Self::settle_now(slf, Outcome::Cancelled(msg))
     }
 
-    /// Called by the loop's timer.
-    fn expire(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        Self::settle_now(slf, Outcome::Expired)
-    }
-
     fn done(&self, py: Python<'_>) -> bool {
         self.state.with(py, |state| state.outcome.is_some())
     }
 
     fn cancelled(&self, py: Python<'_>) -> bool {
-        self.state
-            .with(py, |state| matches!(state.outcome, Some(Outcome::Cancelled(_))))
+        self.state.with(py, |state| {
+            matches!(state.outcome, Some(Outcome::Cancelled(_)))
+        })
     }
 
     /// Called by the task when it resumes; raises only if the wait was cancelled.
@@ -292,7 +305,9 @@ impl Parker {
             }
             Err(()) => {
                 let class = imports(py).invalid_state_error.bind(py);
-                Err(PyErr::from_value(class.call1(("the wait has no outcome yet",))?))
+                Err(PyErr::from_value(
+                    class.call1(("the wait has no outcome yet",))?,
+                ))
             }
         }
     }
@@ -332,4 +347,3 @@ impl Parker {
         drop(held);
     }
 }
-

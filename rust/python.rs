@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -46,7 +46,9 @@ fn forked() {
 }
 
 pub(crate) fn imports(py: Python<'_>) -> &Imports {
-    IMPORTS.get(py).expect("set when the module was initialised")
+    IMPORTS
+        .get(py)
+        .expect("set when the module was initialised")
 }
 
 pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
@@ -121,7 +123,7 @@ pub(crate) fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
 /// The truth of what a comparison returned; one that fails counts as false (W5).
 pub(crate) fn truth_or_false(py: Python<'_>, answer: PyResult<bool>) -> PyResult<bool> {
     match answer {
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+        Err(error) if !is_interrupt(py, &error) => Ok(false),
         answer => answer,
     }
 }
@@ -138,7 +140,7 @@ pub(crate) fn equal(old: &Bound<'_, PyAny>, new: &Bound<'_, PyAny>) -> PyResult<
 pub(crate) fn hash(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
     match value.hash() {
         Ok(hash) => Ok(Some(hash)),
-        Err(error) if error.is_instance_of::<PyException>(value.py()) => Ok(None),
+        Err(error) if !is_interrupt(value.py(), &error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -200,6 +202,13 @@ pub(crate) fn in_context<R>(
     result
 }
 
+/// A copy of a `contextvars.Context`.
+#[allow(unsafe_code)]
+pub(crate) fn copy_of<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: this thread is attached; the call checks that it is given a context.
+    unsafe { Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr())) }
+}
+
 /// `event_loop.name(callback, context=context)`.
 #[allow(unsafe_code)]
 pub(crate) fn schedule(
@@ -209,17 +218,12 @@ pub(crate) fn schedule(
     context: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = event_loop.py();
-    let arguments = [
-        event_loop.as_ptr(),
-        callback.as_ptr(),
-        context.as_ptr(),
-    ];
+    let arguments = [event_loop.as_ptr(), callback.as_ptr(), context.as_ptr()];
     let keywords = imports(py).call_soon_context.as_ptr();
     // SAFETY: two positional arguments, the object among them, and one for the one keyword;
     // all of them live as long as the call.
     unsafe {
-        let handle =
-            ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), 2, keywords);
+        let handle = ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), 2, keywords);
         Bound::from_owned_ptr_or_err(py, handle).map(drop)
     }
 }

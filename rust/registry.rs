@@ -105,9 +105,7 @@ impl<T> Registry<T> {
 
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index as usize)?;
-        slot.item
-            .as_mut()
-            .filter(|_| slot.serial == token.serial)
+        slot.item.as_mut().filter(|_| slot.serial == token.serial)
     }
 
     pub(crate) fn remove(&mut self, token: Token) -> Option<T> {

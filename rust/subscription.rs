@@ -11,9 +11,9 @@ use pyo3::types::PyTuple;
 use crate::history::{Bound as Limit, History, Next};
 use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
+use crate::parker::{Outcome, Parker};
 use crate::python::{imports, is_unshared, transition};
 use crate::registry::{Registry, Token};
-use crate::parker::{Outcome, Parker};
 use crate::waiter::{Source, Wait, check_timeout, timed_out};
 use crate::watcher::{Reader, Watcher, current};
 
@@ -103,7 +103,9 @@ impl Subscription {
                 Taken::Transition(initial)
             } else {
                 let cursor = &mut view.reader.cursor;
-                let next = view.history.advance(cursor, &mut spent, |entry| entry.clone_ref(py));
+                let next = view
+                    .history
+                    .advance(cursor, &mut spent, |entry| entry.clone_ref(py));
                 match next {
                     Next::Entry(entry) => {
                         if view.reader.last.is_some() {
@@ -130,9 +132,8 @@ impl Subscription {
         });
         match taken.unwrap_or(Taken::Closed) {
             Taken::Transition(entry) => Ok(Some(entry)),
-            Taken::Conflated { old, new } => {
-                transition(py, old.into_bound(py), new.into_bound(py)).map(|pair| Some(pair.unbind()))
-            }
+            Taken::Conflated { old, new } => transition(py, old.into_bound(py), new.into_bound(py))
+                .map(|pair| Some(pair.unbind())),
             Taken::Lagged(missed) => {
                 let error = imports(py).lagged.bind(py).call1((missed,))?;
                 Err(PyErr::from_value(error))
@@ -181,7 +182,10 @@ impl Subscription {
     /// The parker of this subscription's reads, as new.
     pub(crate) fn parker(&self, py: Python<'_>) -> PyResult<Py<Parker>> {
         let kept = self.with_reader(py, |view| {
-            view.reader.parker.as_ref().map(|parker| parker.clone_ref(py))
+            view.reader
+                .parker
+                .as_ref()
+                .map(|parker| parker.clone_ref(py))
         });
         if let Some(parker) = kept.flatten()
             && parker.get().renew(py)
@@ -290,9 +294,10 @@ impl Subscription {
         Ok(Wait::new("get", source, timeout))
     }
 
-    fn __anext__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Wait>> {
+    fn __anext__(slf: &Bound<'_, Self>) -> PyResult<Py<Wait>> {
+        let py = slf.py();
         let source = Source::Reader {
-            subscription: slf.clone_ref(py),
+            subscription: slf.clone().unbind(),
             iterating: true,
         };
         let kept = slf.get().finished.with(py, Option::take);
@@ -312,13 +317,13 @@ impl Subscription {
     ///     WatcherClosed: As for `get`.
     ///     Lagged: As for `get`.
     fn get_nowait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self.take(py, false)? {
-            Some(transition) => Ok(transition),
-            None => {
-                let error = imports(py).queue_empty.bind(py).call1(("no transition is pending",))?;
-                Err(PyErr::from_value(error))
-            }
+        if let Some(transition) = self.take(py, false)? {
+            return Ok(transition);
         }
+        let class = imports(py).queue_empty.bind(py);
+        Err(PyErr::from_value(
+            class.call1(("no transition is pending",))?,
+        ))
     }
 
     fn _block(slf: &Bound<'_, Self>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
@@ -373,13 +378,16 @@ impl Subscription {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.watcher)?;
-        self.finished.peek(|finished| visit.call(&*finished)).unwrap_or(Ok(()))
+        self.finished
+            .peek(|finished| visit.call(&*finished))
+            .unwrap_or(Ok(()))
     }
 }
 
 impl Subscription {
     fn take_blocking(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
-        let deadline = timeout.map(|timeout| Instant::now() + Duration::from_secs_f64(timeout.min(9e9)));
+        let deadline =
+            timeout.map(|timeout| Instant::now() + Duration::from_secs_f64(timeout.min(9e9)));
         let mut expired = timeout == Some(0.0);
         loop {
             if let Some(transition) = self.take(py, true)? {

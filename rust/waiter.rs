@@ -1,7 +1,8 @@
 //! What the caller gets: a coroutine. What it yields to the task is in `parker`.
 
 use pyo3::exceptions::{
-    PyOverflowError, PyRuntimeError, PyRuntimeWarning, PyStopAsyncIteration, PyTypeError, PyValueError,
+    PyOverflowError, PyRuntimeError, PyRuntimeWarning, PyStopAsyncIteration, PyTypeError,
+    PyValueError,
 };
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
@@ -10,13 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyTypeInfo};
 
-use crate::hub::{current_hub, running_hub};
+use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
+use crate::matching::Registration;
 use crate::parker::{Outcome, Parker};
 use crate::python::imports;
 use crate::stop::Stop;
 use crate::subscription::{Begun, Subscription};
-use crate::watcher::Registration;
+use crate::timers::Deadline;
 
 /// A timeout in seconds; infinity is no timeout.
 pub(crate) fn check_timeout(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
@@ -84,9 +86,8 @@ struct Progress {
     phase: Phase,
     /// None while running, and when done.
     source: Option<Source>,
-    timer: Option<Py<PyAny>>,
-    /// When to give up, by the loop's clock.
-    deadline: Option<f64>,
+    /// When to give up, and the hub that has the timer for it.
+    timer: Option<(Py<Hub>, Deadline)>,
     /// Called by way of `am_send`: leave the result in `returned` instead of raising it.
     direct: bool,
     returned: Option<Py<PyAny>>,
@@ -120,7 +121,6 @@ impl Wait {
                 phase: Phase::Fresh,
                 source: Some(source),
                 timer: None,
-                deadline: None,
                 direct: false,
                 returned: None,
             }),
@@ -161,7 +161,9 @@ impl Wait {
         match &next {
             Ok(Step::Yield(parker)) => {
                 let parked = Phase::Parked(parker.clone_ref(py));
-                drop(this.progress.with(py, |progress| std::mem::replace(&mut progress.phase, parked)));
+                drop(this.progress.with(py, |progress| {
+                    std::mem::replace(&mut progress.phase, parked)
+                }));
             }
             // A read that found something has ended in doing so.
             Ok(Step::Return(_)) => this.release(slf, true),
@@ -231,7 +233,7 @@ impl Wait {
         if let Some(outcome) = parker.get().take_outcome(py) {
             return unwrap(py, outcome).map(Step::Return);
         }
-        match self.suspend(py, parker, false)? {
+        match self.suspend(py, parker)? {
             Ok(parker) => Ok(Step::Yield(parker)),
             Err(outcome) => unwrap(py, outcome).map(Step::Return),
         }
@@ -250,7 +252,9 @@ impl Wait {
             match reader.take(py, true) {
                 Ok(Some(transition)) => return Ok(Step::Return(transition)),
                 Ok(None) => {}
-                Err(error) if iterating && error.is_instance(py, imports(py).watcher_closed.bind(py)) => {
+                Err(error)
+                    if iterating && error.is_instance(py, imports(py).watcher_closed.bind(py)) =>
+                {
                     return Err(PyStopAsyncIteration::new_err(()));
                 }
                 Err(error) => return Err(error),
@@ -259,7 +263,7 @@ impl Wait {
                 return Err(timed_out(py));
             }
             let parker = reader.parker(py)?;
-            match self.suspend(py, parker, true)? {
+            match self.suspend(py, parker)? {
                 Ok(parker) if reader.park(py, &parker) => return Ok(Step::Yield(parker)),
                 // Something has come meanwhile, or time is up.
                 Ok(_) => {}
@@ -269,18 +273,23 @@ impl Wait {
     }
 
     /// Make the parker ready to be yielded, or say what its outcome is already.
-    fn suspend(
-        &self,
-        py: Python<'_>,
-        parker: Py<Parker>,
-        repeatedly: bool,
-    ) -> PyResult<Result<Py<Parker>, Outcome>> {
+    fn suspend(&self, py: Python<'_>, parker: Py<Parker>) -> PyResult<Result<Py<Parker>, Outcome>> {
         let (hub, event_loop) = running_hub(py)?;
         if self.timeout == Some(0.0) {
-            return Ok(Err(parker.get().take_outcome(py).unwrap_or(Outcome::Expired)));
+            return Ok(Err(parker
+                .get()
+                .take_outcome(py)
+                .unwrap_or(Outcome::Expired)));
         }
         if let Some(timeout) = self.timeout {
-            self.start_timer(&event_loop, timeout, &parker, repeatedly)?;
+            // Fixed when it first waits; a read that waits again has what is left.
+            let when = match self.stop_timer(py) {
+                Some(deadline) => deadline.when,
+                None => now(&event_loop)? + timeout,
+            };
+            let deadline = Hub::start_timer(&hub, &event_loop, when, parker.clone_ref(py))?;
+            let timer = Some((hub.clone().unbind(), deadline));
+            self.progress.with(py, |progress| progress.timer = timer);
         }
         if parker.get().park(py, &hub) {
             return Ok(Ok(parker));
@@ -289,40 +298,11 @@ impl Wait {
         Ok(Err(outcome.expect("not parked for it has an outcome")))
     }
 
-    fn start_timer(
-        &self,
-        event_loop: &Bound<'_, PyAny>,
-        timeout: f64,
-        parker: &Py<Parker>,
-        repeatedly: bool,
-    ) -> PyResult<()> {
-        let py = event_loop.py();
-        self.stop_timer(py);
-        // The deadline is fixed when the first read waits; later ones wait for what is left.
-        let deadline = self.progress.with(py, |progress| progress.deadline);
-        let delay = match deadline {
-            None => timeout,
-            Some(deadline) => (deadline - now(event_loop)?).max(0.0),
-        };
-        if repeatedly && deadline.is_none() {
-            let deadline = now(event_loop)? + timeout;
-            self.progress.with(py, |progress| progress.deadline = Some(deadline));
-        }
-        let expire = parker.bind(py).getattr(intern!(py, "expire"))?;
-        let timer = event_loop.call_method1(intern!(py, "call_later"), (delay, expire))?.unbind();
-        self.progress.with(py, |progress| progress.timer = Some(timer));
-        Ok(())
-    }
-
-    fn stop_timer(&self, py: Python<'_>) {
-        if self.timeout.is_none() {
-            return;
-        }
-        if let Some(timer) = self.progress.with(py, |progress| progress.timer.take())
-            && let Err(error) = timer.call_method0(py, intern!(py, "cancel"))
-        {
-            error.write_unraisable(py, Some(timer.bind(py)));
-        }
+    fn stop_timer(&self, py: Python<'_>) -> Option<Deadline> {
+        self.timeout?;
+        let (hub, deadline) = self.progress.with(py, |progress| progress.timer.take())?;
+        hub.get().stop_timer(py, deadline);
+        Some(deadline)
     }
 
     /// Done: let go of the source, and say what it was and where the wait had got to.
@@ -394,10 +374,6 @@ const DONE: (Misuse, &str) = (Misuse::Reused, "cannot reuse already awaited coro
 /// Why a read did not begin.
 struct Refused(PyErr);
 
-fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
-    event_loop.call_method0(intern!(event_loop.py(), "time"))?.extract()
-}
-
 /// Raise `StopIteration(value)`, which is how an iterator returns a value.
 fn stop_iteration(py: Python<'_>, value: Py<PyAny>) {
     match current_hub(py) {
@@ -409,11 +385,14 @@ fn stop_iteration(py: Python<'_>, value: Py<PyAny>) {
 #[pymethods]
 impl Wait {
     fn __await__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-        let fresh = slf.get().progress.with(py, |progress| match progress.phase {
-            Phase::Fresh => Ok(()),
-            Phase::Done => Err("cannot reuse already awaited coroutine"),
-            Phase::Parked(_) | Phase::Running => Err("coroutine is being awaited already"),
-        });
+        let fresh = slf
+            .get()
+            .progress
+            .with(py, |progress| match progress.phase {
+                Phase::Fresh => Ok(()),
+                Phase::Done => Err("cannot reuse already awaited coroutine"),
+                Phase::Parked(_) | Phase::Running => Err("coroutine is being awaited already"),
+            });
         fresh.map(|()| slf).map_err(PyRuntimeError::new_err)
     }
 
@@ -471,7 +450,9 @@ impl Wait {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let over = self.progress.with(py, |progress| match progress.phase {
-            Phase::Done => Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
+            Phase::Done => Err(PyRuntimeError::new_err(
+                "cannot reuse already awaited coroutine",
+            )),
             Phase::Running => Err(PyValueError::new_err("coroutine already executing")),
             Phase::Fresh | Phase::Parked(_) => Ok(()),
         });
@@ -504,7 +485,11 @@ impl Wait {
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
-        format!("<coroutine object {} at {:p}>", slf.get().qualified_name(), slf.as_ptr())
+        format!(
+            "<coroutine object {} at {:p}>",
+            slf.get().qualified_name(),
+            slf.as_ptr()
+        )
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -518,7 +503,9 @@ impl Wait {
                 if let Phase::Parked(parker) = &progress.phase {
                     visit.call(parker)?;
                 }
-                visit.call(&progress.timer)?;
+                if let Some((hub, _)) = &progress.timer {
+                    visit.call(hub)?;
+                }
                 visit.call(&progress.returned)
             })
             .unwrap_or(Ok(()))
@@ -537,7 +524,9 @@ impl Drop for Wait {
             let message = format!("coroutine '{}' was never awaited", self.qualified_name());
             let warned = std::ffi::CString::new(message)
                 .map_err(PyErr::from)
-                .and_then(|message| PyErr::warn(py, &PyRuntimeWarning::type_object(py), &message, 1));
+                .and_then(|message| {
+                    PyErr::warn(py, &PyRuntimeWarning::type_object(py), &message, 1)
+                });
             if let Err(error) = warned {
                 error.write_unraisable(py, None);
             }
@@ -565,24 +554,22 @@ unsafe extern "C" fn send(
         let wait = Borrowed::from_ptr(py, slf).cast_unchecked::<Wait>();
         let progress = &wait.get().progress;
         let outer = progress.with(py, |progress| std::mem::replace(&mut progress.direct, true));
-        let next = (*ffi::Py_TYPE(slf)).tp_iternext.map_or(std::ptr::null_mut(), |next| next(slf));
+        let next = (*ffi::Py_TYPE(slf))
+            .tp_iternext
+            .map_or(std::ptr::null_mut(), |next| next(slf));
         let returned = progress.with(py, |progress| {
             progress.direct = outer;
             progress.returned.take()
         });
-        match returned {
-            Some(value) => {
-                *result = value.into_ptr();
-                ffi::PySendResult::PYGEN_RETURN
-            }
-            None => {
-                *result = next;
-                if next.is_null() {
-                    ffi::PySendResult::PYGEN_ERROR
-                } else {
-                    ffi::PySendResult::PYGEN_NEXT
-                }
-            }
+        if let Some(value) = returned {
+            *result = value.into_ptr();
+            return ffi::PySendResult::PYGEN_RETURN;
+        }
+        *result = next;
+        if next.is_null() {
+            ffi::PySendResult::PYGEN_ERROR
+        } else {
+            ffi::PySendResult::PYGEN_NEXT
         }
     }
 }

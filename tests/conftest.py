@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-# The package itself first, so that the copies that `load` makes share its plain modules.
-import interlock as _interlock  # noqa: F401
-from backends import load
+from interlock.demo.backends import load
 
 try:
     import uvloop
@@ -39,16 +37,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("interlock", ["rust", "pure"] if wanted == "both" else [wanted], indirect=True)
 
 
-_loaded: dict[str, Any] = {}
-
-
 @pytest.fixture
 def interlock(request: pytest.FixtureRequest) -> Any:
     """The package on one backend."""
-    backend: str = request.param
-    if backend not in _loaded:
-        _loaded[backend] = load(backend)
-    return _loaded[backend]
+    return load(request.param)
 
 
 @pytest.fixture(params=LOOPS)

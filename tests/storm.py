@@ -12,9 +12,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import interlock as _interlock
 import pytest
 
-SOURCE = str(Path(__file__).resolve().parent.parent / "python")
+# Where the package under test is imported from.
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(_interlock.__file__)))
 
 # What ends a test that hangs; never what makes one pass.
 LIMIT = 30.0

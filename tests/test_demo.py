@@ -137,9 +137,7 @@ def test_a_bad_number_of_clients_is_refused() -> None:
 def test_loading_the_other_backend_leaves_this_one_in_place() -> None:
     before = {name: module for name, module in sys.modules.items() if name.startswith("interlock")}
     for backend in BACKENDS:
-        found = backends.watcher_class(backend)
-        assert found is not None
-        watcher = found("a")
+        watcher = backends.load(backend).ValueWatcher("a")
         watcher.value = "b"
         assert (watcher.value, watcher.version) == ("b", 1)
     assert sys.modules.items() >= before.items()

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from backends import load
+from interlock.demo.backends import load
 from model import EQUALS, PREDICATES, Model, behave, describe
 
 # One object each, because identity counts: `nan` equals only itself, `[]` has no hash.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Run
 from storm import LIMIT, new_loop, nothing_unraisable, run_on, switching, ticks, together
 
 kinds = pytest.mark.parametrize("kind", ["plain", "uvloop"])
@@ -179,9 +180,8 @@ def test_w4_a_wait_returns_what_matched_in_a_storm(interlock: Any, kind: str) ->
             try:
                 run_on(kind, main())
             finally:
-                if finished.acquire(blocking=False):
-                    return
-                stop.set()
+                if not finished.acquire(blocking=False):
+                    stop.set()
 
         return run
 
@@ -426,6 +426,40 @@ def test_s57_closed_during_a_blocking_get(interlock: Any) -> None:
 
         together(reader, closer)
         assert w.statistics().waiters == 0
+
+
+def test_x5_a_predicate_may_set_the_value_that_it_is_asked_about(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+
+        def predicate(value: int) -> bool:
+            if value < 3:
+                w.value = value + 1
+            return value >= 3
+
+        assert await w.wait_until(predicate, timeout=LIMIT) == 3
+
+    run(main())
+
+
+def test_w7_a_predicate_is_asked_while_others_set(interlock: Any) -> None:
+    """Being registered and being asked about a transition meet, and neither may fail the wait."""
+    w = interlock.ValueWatcher(0)
+    stop = threading.Event()
+
+    def setter() -> None:
+        while not stop.is_set():
+            w.update(lambda number: number + 1)
+
+    def waiter() -> None:
+        try:
+            for _ in range(300):
+                above = w.value + 2
+                assert w.sync.wait_until(lambda value, above=above: sum(range(50)) and value >= above, timeout=LIMIT)
+        finally:
+            stop.set()
+
+    together(setter, setter, waiter, waiter)
 
 
 def test_a_blocking_reader_and_many_setters(interlock: Any) -> None:

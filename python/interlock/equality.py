@@ -17,5 +17,7 @@ def equal(old: object, new: object) -> bool:
         return True
     try:
         return bool(old == new)
-    except Exception:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
         return False

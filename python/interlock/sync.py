@@ -67,9 +67,7 @@ class SyncView(Generic[T]):
         result: T = self._block("wait_for_not", value, immediate, timeout)
         return result
 
-    def wait_for_not_none(
-        self: SyncView[S | None], *, immediate: bool = True, timeout: float | None = None
-    ) -> S:
+    def wait_for_not_none(self: SyncView[S | None], *, immediate: bool = True, timeout: float | None = None) -> S:
         """Block until the value is not `None`; as `ValueWatcher.wait_for_not_none`."""
         result: S = self._block("wait_for_not_none", None, immediate, timeout)
         return result

@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from interlock._pure.waiter import Parker
+    from interlock._pure.parker import Parker
 
 _hubs: dict[int, Hub] = {}
 

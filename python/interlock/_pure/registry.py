@@ -19,9 +19,12 @@ class Entry(Protocol):
 
 
 def hash_or_none(value: Any) -> int | None:
+    """The hash, if the value has one: what raises, for whatever reason, has none."""
     try:
         return hash(value)
-    except Exception:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
         return None
 
 

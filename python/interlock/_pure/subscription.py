@@ -9,11 +9,14 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock._pure.history import Node, Window
-from interlock._pure.waiter import EXPIRED, Parker, check_timeout
+from interlock._pure.parker import EXPIRED, Parker
+from interlock._pure.waiter import check_timeout, named
 from interlock.errors import Lagged, WatcherClosed
 from interlock.transition import Transition
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from interlock._pure.watcher import Watcher
 
 T = TypeVar("T")
@@ -42,13 +45,21 @@ class Cursor:
 class Subscription(Generic[T]):
     __slots__ = ("_closed", "_cursor", "_initial", "_latest", "_parker", "_reading", "_watcher")
 
-    def __new__(cls, watcher: Watcher[T], initial: bool, maxlen: int | None, latest: bool) -> Subscription[T]:
+    _watcher: Watcher[T]
+    _latest: bool
+    _closed: bool
+    _reading: bool
+    _parker: Parker | None
+    _cursor: Cursor
+    _initial: Transition[T] | None
+
+    def __new__(cls, watcher: Watcher[T], initial: bool, maxlen: int | None, latest: bool) -> Self:
         self = super().__new__(cls)
         self._watcher = watcher
         self._latest = latest
         self._closed = False
         self._reading = False
-        self._parker: Parker | None = None
+        self._parker = None
         with watcher._lock:
             window = None
             if maxlen is not None:
@@ -214,10 +225,7 @@ class Subscription(Generic[T]):
             Lagged: Once per gap of a subscription with `maxlen` and `overflow="error"`.
             RuntimeError: Another reader is waiting on this subscription (W16).
         """
-        coroutine = self._read(check_timeout(timeout))
-        coroutine.__name__ = "get"
-        coroutine.__qualname__ = "Subscription.get"
-        return coroutine
+        return named(self._read(check_timeout(timeout)), "Subscription.get")
 
     async def __anext__(self) -> Transition[T]:
         try:

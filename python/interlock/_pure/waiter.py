@@ -1,26 +1,19 @@
-"""What waits: a coroutine for the caller, and a parker that its task is suspended on.
-
-A parker speaks the protocol of `asyncio.Future` towards the task, without the
-callback handle that a future schedules for each of its waiters.
-"""
+"""What the caller gets: a coroutine. What it yields to the task is in `parker`."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import threading
-from collections.abc import Callable, Generator, Iterable
-from contextvars import Context
-from typing import Any
+from collections.abc import Coroutine, Generator
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock._pure.hub import Hub, running_hub
+from interlock._pure.parker import EXPIRED, MATCHED
 
-# Outcomes of a wait.
-MATCHED = "matched"  # payload: the value
-FAILED = "failed"  # payload: the exception
-NOTIFIED = "notified"  # look again
-EXPIRED = "expired"
-CANCELLED = "cancelled"  # payload: the message
+if TYPE_CHECKING:
+    from interlock._pure.matching import Registration
+
+T = TypeVar("T")
 
 
 def check_timeout(timeout: Any) -> float | None:
@@ -38,166 +31,6 @@ def check_timeout(timeout: Any) -> float | None:
     return None if seconds == math.inf else seconds
 
 
-class Gate:
-    """What a parker wakes when a thread, not a task, waits for it."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def push(self, parkers: Iterable[Parker]) -> None:
-        self._lock.release()
-
-    def wait(self, timeout: float | None) -> bool:
-        if timeout is None:
-            return self._lock.acquire()
-        return self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
-
-
-class Parker:
-    """One wait: the place of its outcome, and whom to wake when it is there.
-
-    `_events` holds at most one waker and then outcomes; only the first outcome
-    counts. One list, because appending to it is atomic: who appends sees in its
-    order whether the waker or the outcome came first, and never waits for a lock.
-    """
-
-    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_wakeup", "key", "match", "since")
-
-    def __init__(self, key: int | None = None, match: Callable[[Any], object] | None = None) -> None:
-        self.key = key
-        self.match = match
-        self.since = 0
-        self._events: list[Any] = []
-        self._asyncio_future_blocking = False
-        self._wakeup: Callable[[Parker], object] | None = None
-        self._context: Context | None = None
-
-    def resolve(self, kind: str, payload: Any = None) -> bool:
-        """Settle the wait, from any thread; return whether this was the first outcome."""
-        outcome = (kind, payload)
-        events = self._events
-        events.append(outcome)
-        if events[0] is outcome:
-            return True
-        if not isinstance(events[0], tuple) and events[1] is outcome:
-            events[0].push((self,))
-            return True
-        return False
-
-    def notify(self) -> Hub | Gate | None:
-        """As `resolve(NOTIFIED)`, but leave the waking to the caller: return whom to push it to."""
-        outcome = (NOTIFIED, self)  # self only to make it unlike any other outcome
-        events = self._events
-        events.append(outcome)
-        if not isinstance(events[0], tuple) and events[1] is outcome:
-            return events[0]  # type: ignore[no-any-return]
-        return None
-
-    def matched(self, value: Any) -> None:
-        """Settle it with the value; as an `Entry`, it has no interrupt to return."""
-        self.resolve(MATCHED, value)
-
-    def failed(self, error: BaseException) -> None:
-        self.resolve(FAILED, error)
-
-    def park(self, waker: Hub | Gate) -> bool:
-        """Name whom to wake; return false if the outcome is there already."""
-        self._events.append(waker)
-        return self._events[0] is waker
-
-    @property
-    def outcome(self) -> tuple[str, Any]:
-        first = self._events[0]
-        return first if isinstance(first, tuple) else self._events[1]
-
-    @property
-    def settled(self) -> bool:
-        return any(isinstance(event, tuple) for event in self._events)
-
-    async def wait(self, timeout: float | None) -> tuple[str, Any]:
-        """Suspend the running task until there is an outcome."""
-        if not self.park(hub := running_hub()):
-            return self.outcome
-        if timeout == 0:
-            self.resolve(EXPIRED)
-            return self.outcome
-        if timeout is None:
-            await self
-            return self.outcome
-        loop = hub.loop()
-        assert loop is not None
-        timer = loop.call_later(timeout, self.resolve, EXPIRED)
-        try:
-            await self
-        finally:
-            timer.cancel()
-        return self.outcome
-
-    def block(self, timeout: float | None) -> tuple[str, Any]:
-        """Block the running thread until there is an outcome."""
-        gate = Gate()
-        if self.park(gate) and not gate.wait(timeout):
-            self.resolve(EXPIRED)
-        return self.outcome
-
-    # The future protocol, as the task uses it.
-
-    def __await__(self) -> Generator[Parker, None, None]:
-        self._asyncio_future_blocking = True
-        yield self
-        if not self.settled:
-            raise RuntimeError("coroutine is being awaited already")
-
-    def add_done_callback(self, callback: Callable[[Parker], object], *, context: Context | None = None) -> None:
-        self._wakeup = callback
-        self._context = context
-
-    def remove_done_callback(self, callback: Callable[[Parker], object]) -> int:
-        if self._wakeup != callback:
-            return 0
-        self._wakeup = None
-        return 1
-
-    def wake(self) -> None:
-        wakeup, context = self._wakeup, self._context
-        self._wakeup = self._context = None
-        if wakeup is None:
-            return
-        if context is None:
-            wakeup(self)
-        else:
-            context.run(wakeup, self)
-
-    def get_loop(self) -> asyncio.AbstractEventLoop | None:
-        waker = self._events[0] if self._events else None
-        return waker.loop() if isinstance(waker, Hub) else None
-
-    def cancel(self, msg: Any = None) -> bool:
-        return self.resolve(CANCELLED, msg)
-
-    def done(self) -> bool:
-        return self.settled
-
-    def cancelled(self) -> bool:
-        return self.settled and self.outcome[0] is CANCELLED
-
-    def result(self) -> None:
-        if not self.settled:
-            raise asyncio.InvalidStateError("the wait has no outcome yet")
-        kind, payload = self.outcome
-        if kind is CANCELLED:
-            raise asyncio.CancelledError() if payload is None else asyncio.CancelledError(payload)
-
-    def exception(self) -> None:
-        self.result()
-
-    def __reduce__(self) -> str:
-        raise TypeError("a Parker cannot be pickled or copied")
-
-
 def unwrap(outcome: tuple[str, Any]) -> Any:
     """The value of a settled wait, or its exception."""
     kind, payload = outcome
@@ -206,3 +39,58 @@ def unwrap(outcome: tuple[str, Any]) -> Any:
     if kind is EXPIRED:
         raise asyncio.TimeoutError
     raise payload
+
+
+class Wait(Coroutine[Any, Any, Any]):
+    """The coroutine of a wait.
+
+    It wraps a native one only for this: a task that is cancelled before its first step
+    keeps the frame of that coroutine, by its exception's traceback, and the frame would
+    keep the registration (X6).
+    """
+
+    __slots__ = ("__name__", "__qualname__", "_coroutine", "_registration")
+
+    def __init__(self, kind: str, registration: Registration, timeout: float | None) -> None:
+        self._registration: Registration | None = registration
+        self._coroutine = named(_await(registration, timeout), f"ValueWatcher.{kind}")
+        self.__name__ = kind
+        self.__qualname__ = f"ValueWatcher.{kind}"
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._cancel()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._cancel()
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def _cancel(self) -> None:
+        registration = self._registration
+        if registration is not None:
+            registration.cancel()
+            self._registration = None
+
+    def __reduce__(self) -> str:
+        raise TypeError("a coroutine cannot be pickled or copied")
+
+
+def named(coroutine: Coroutine[Any, Any, T], qualified_name: str) -> Coroutine[Any, Any, T]:
+    """Give a native coroutine the name that warnings and task lists show."""
+    assert isinstance(coroutine, CoroutineType)
+    coroutine.__name__ = qualified_name.rpartition(".")[2]
+    coroutine.__qualname__ = qualified_name
+    return coroutine
+
+
+async def _await(registration: Registration, timeout: float | None) -> Any:
+    try:
+        return unwrap(await registration.parker.wait(timeout))
+    finally:
+        registration.cancel()

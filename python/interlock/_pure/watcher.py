@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from interlock._pure import hub
 from interlock._pure.callback import CallbackHandle
 from interlock._pure.history import Node, Window
-from interlock._pure.registry import Entry, Registry, hash_or_none
-from interlock._pure.waiter import Gate, Parker, check_timeout, unwrap
+from interlock._pure.matching import Registration, matcher
+from interlock._pure.parker import Gate, Parker
+from interlock._pure.registry import Registry, hash_or_none
+from interlock._pure.turn import Turn
+from interlock._pure.waiter import Wait, check_timeout, unwrap
 from interlock.equality import equal
 from interlock.errors import WatcherClosed
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from interlock._pure.hub import Hub
     from interlock._pure.subscription import Cursor
     from interlock.callback import Callback
 
 T = TypeVar("T")
-
-
-class Turn:
-    """Lets one thread at a time do a job that others only announce.
-
-    It is tried, never waited for: who does not get it knows that the holder will look
-    again. A turn that was held by a thread of the parent of a fork is void (X12).
-    """
-
-    __slots__ = ("_generation", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._generation = hub.generation
-
-    def take(self) -> bool:
-        if self._lock.acquire(blocking=False):
-            self._generation = hub.generation
-            return True
-        if self._generation == hub.generation:
-            return False
-        self._generation = hub.generation
-        self._lock = threading.Lock()
-        return self._lock.acquire(blocking=False)
-
-    def give_back(self) -> None:
-        if self._generation == hub.generation and self._lock.locked():
-            self._lock.release()
-
-
-class Registration:
-    """A pending wait. When it is dropped, awaited or not, nothing of it stays behind (X6)."""
-
-    __slots__ = ("_watcher", "parker")
-
-    def __init__(self, watcher: Watcher[Any], parker: Parker) -> None:
-        self._watcher = watcher
-        self.parker = parker
-
-    def cancel(self) -> None:
-        with self._watcher._lock:
-            self._watcher._waiters.discard(self.parker)
-
-    __del__ = cancel
 
 
 class Watcher(Generic[T]):
@@ -87,27 +46,41 @@ class Watcher(Generic[T]):
         "_windows",
     )
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Watcher[T]:
+    _lock: threading.RLock
+    _tail: Node
+    _initialised: bool
+    _equals: Callable[[Any, Any], object] | None
+    _closed: bool
+    _error: BaseException | None
+    # Readers of subscriptions that have nothing to read.
+    _parked: dict[Parker, None]
+    _cursors: dict[Cursor, None]
+    _windows: dict[int, Window]
+    # Two jobs follow the log, each done by one thread at a time so that it is done in
+    # order: matching waiters, and calling callbacks. A slow callback delays no waiter.
+    _waiters: Registry
+    _matched: Node
+    _matching: Turn
+    _callbacks: dict[CallbackHandle, None]
+    _once: Registry
+    _dispatched: Node
+    _dispatching: Turn
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Takes any arguments, so that a subclass may have an `__init__` of its own."""
         self = super().__new__(cls)
-        self._equals: Callable[[T, T], object] | None = equal
-        self._initialised = False
         self._lock = threading.RLock()
-        self._tail = Node(None, 0)
-        self._closed = False
-        self._error: BaseException | None = None
-        # Readers of subscriptions that have nothing to read.
-        self._parked: dict[Parker, None] = {}
-        self._cursors: dict[Cursor, None] = {}
-        self._windows: dict[int, Window] = {}
-        # Two jobs follow the log, each done by one thread at a time so that it is done
-        # in order: matching waiters, and calling callbacks. A slow callback delays no waiter.
+        self._tail = self._matched = self._dispatched = Node(None, 0)
+        self._initialised = self._closed = False
+        self._equals = equal
+        self._error = None
+        self._parked = {}
+        self._cursors = {}
+        self._windows = {}
         self._waiters = Registry()
-        self._matched = self._tail
         self._matching = Turn()
-        self._callbacks: dict[CallbackHandle, None] = {}
+        self._callbacks = {}
         self._once = Registry()
-        self._dispatched = self._tail
         self._dispatching = Turn()
         return self
 
@@ -182,13 +155,16 @@ class Watcher(Generic[T]):
 
     def _is_equal(self, old: T, new: T) -> bool:
         equals = self._equals
-        if equals is equal:
-            return equal(old, new)
         if equals is None:
             return False
+        # The default rule needs no second guard.
+        if equals is equal:
+            return equal(old, new)
         try:
             return bool(equals(old, new))
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             return False
 
     def _commit(self, seen: Node, new_value: T) -> bool:
@@ -204,12 +180,7 @@ class Watcher(Generic[T]):
             parked, self._parked = self._parked, nobody
             if not self._waiters._by_hash and not self._waiters._scanned and self._matched is seen:
                 self._matched = node
-            if (
-                not self._callbacks
-                and not self._once._by_hash
-                and not self._once._scanned
-                and self._dispatched is seen
-            ):
+            if not self._callbacks and not self._once._by_hash and not self._once._scanned and self._dispatched is seen:
                 self._dispatched = node
         if parked:
             _notify(parked)
@@ -239,7 +210,9 @@ class Watcher(Generic[T]):
             raise interrupts[0]
 
     def _closed_error(self) -> WatcherClosed:
-        error = WatcherClosed("the watcher is closed; its value stays readable, but it can no longer be set or waited for")
+        error = WatcherClosed(
+            "the watcher is closed; its value stays readable, but it can no longer be set or waited for"
+        )
         error.__cause__ = self._error
         return error
 
@@ -308,7 +281,7 @@ class Watcher(Generic[T]):
     # Waiting.
 
     def _register(self, kind: str, operand: Any, immediate: bool) -> Registration:
-        match, key = _matcher(kind, operand)
+        match, key = matcher(kind, operand)
         parker = Parker(key, match)
         registration = Registration(self, parker)
         try:
@@ -332,9 +305,7 @@ class Watcher(Generic[T]):
             parker.failed(error)
         return registration
 
-    def _wait(
-        self, kind: str, operand: Any, immediate: bool, timeout: float | None
-    ) -> Coroutine[Any, Any, Any]:
+    def _wait(self, kind: str, operand: Any, immediate: bool, timeout: float | None) -> Coroutine[Any, Any, Any]:
         seconds = check_timeout(timeout)
         return Wait(kind, self._register(kind, operand, immediate), seconds)
 
@@ -387,20 +358,6 @@ class Watcher(Generic[T]):
         )
 
 
-def _matcher(kind: str, operand: Any) -> tuple[Callable[[Any], object], int | None]:
-    """What a wait accepts, and the hash it can be found by, if any."""
-    if kind == "wait_for":
-        return (lambda value: equal(value, operand)), hash_or_none(operand)
-    if kind == "wait_for_not":
-        return (lambda value: not equal(value, operand)), None
-    if kind == "wait_for_not_none":
-        return (lambda value: value is not None), None
-    if kind == "wait_until":
-        context = copy_context()
-        return (lambda value: context.run(operand, value)), None
-    return (lambda value: True), None
-
-
 def _notify(parked: Iterable[Parker]) -> None:
     """Wake the readers, with one call per hub."""
     ready: dict[Hub | Gate, list[Parker]] = {}
@@ -410,50 +367,3 @@ def _notify(parked: Iterable[Parker]) -> None:
             ready.setdefault(waker, []).append(parker)
     for waker, parkers in ready.items():
         waker.push(parkers)
-
-
-class Wait(Coroutine[Any, Any, Any]):
-    """The coroutine of a wait.
-
-    It wraps a native one only for this: a task that is cancelled before its first step
-    keeps the frame of that coroutine, by its exception's traceback, and the frame would
-    keep the registration (X6).
-    """
-
-    __slots__ = ("__name__", "__qualname__", "_coroutine", "_registration")
-
-    def __init__(self, kind: str, registration: Registration, timeout: float | None) -> None:
-        self._registration: Registration | None = registration
-        self._coroutine = _await(registration, timeout)
-        self.__name__ = self._coroutine.__name__ = kind
-        self.__qualname__ = self._coroutine.__qualname__ = f"ValueWatcher.{kind}"
-
-    def send(self, value: Any) -> Any:
-        return self._coroutine.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        self._cancel()
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        self._cancel()
-        self._coroutine.close()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._coroutine.__await__()
-
-    def _cancel(self) -> None:
-        registration = self._registration
-        if registration is not None:
-            registration.cancel()
-            self._registration = None
-
-    def __reduce__(self) -> str:
-        raise TypeError("a coroutine cannot be pickled or copied")
-
-
-async def _await(registration: Registration, timeout: float | None) -> Any:
-    try:
-        return unwrap(await registration.parker.wait(timeout))
-    finally:
-        registration.cancel()

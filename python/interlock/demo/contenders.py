@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from interlock import ValueWatcher
-from interlock.demo.backends import watcher_class
+from interlock.demo.backends import load
 
 Get = Callable[[], Awaitable[Any]]
 WaitFor = Callable[[int], Coroutine[Any, Any, Any]]
@@ -111,9 +111,10 @@ def contenders() -> dict[str, Callable[[], Contender]]:
     """Those that are available here, interlock's fastest backend first."""
     found: dict[str, Callable[[], Contender]] = {}
     for backend in ("rust", "pure"):
-        watcher = watcher_class(backend)
-        if watcher is not None:
-            found[backend] = partial(Interlock, watcher)
+        try:
+            found[backend] = partial(Interlock, load(backend).ValueWatcher)
+        except ImportError:
+            pass  # not built for this interpreter
     try:
         theirs = importlib.import_module("inngest.connect._internal.value_watcher")
     except ImportError:
