@@ -1,8 +1,8 @@
 //! What the caller gets: a coroutine. What it yields to the task is in `parker`.
 
 use pyo3::exceptions::{
-    PyOverflowError, PyRuntimeError, PyRuntimeWarning, PyStopAsyncIteration, PyTypeError,
-    PyValueError,
+    PyOverflowError, PyRuntimeError, PyRuntimeWarning, PyStopAsyncIteration, PyStopIteration,
+    PyTypeError, PyValueError,
 };
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
@@ -169,7 +169,15 @@ impl Wait {
             Ok(Step::Return(_)) => this.release(slf, true),
             Err(_) => this.release(slf, false),
         }
-        next
+        // It would pass for a return value (PEP 479).
+        next.map_err(|error| {
+            if !error.is_instance_of::<PyStopIteration>(py) {
+                return error;
+            }
+            let converted = PyRuntimeError::new_err("coroutine raised StopIteration");
+            converted.set_cause(py, Some(error));
+            converted
+        })
     }
 
     /// What the next step has to do; from here on the coroutine is running.

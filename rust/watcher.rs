@@ -101,6 +101,15 @@ struct Committed {
     _spent: Vec<Py<PyAny>>,
 }
 
+/// Why a commit did not happen.
+enum Refusal {
+    /// The value is another by now, or the watcher is closed. With what the caller has to
+    /// drop.
+    Stale(#[allow(dead_code)] Option<Py<PyAny>>),
+    /// There is a subscription now, so that an entry for the log is needed.
+    Watched,
+}
+
 #[pyclass(frozen, subclass, generic, module = "interlock._core")]
 pub(crate) struct Watcher {
     pub(crate) state: Lock<State>,
@@ -142,17 +151,23 @@ impl Watcher {
         if seen.equals(new)? {
             return Ok(true);
         }
-        let entry = if seen.watched {
-            Some(transition(py, seen.value.clone(), new.clone())?.unbind())
-        } else {
-            None
-        };
-        let Some(committed) = watcher.commit(py, &seen, new, entry) else {
-            return Ok(false);
-        };
-        drop(seen);
-        watcher.tell(py, committed)?;
-        Ok(true)
+        let mut entry = None;
+        let mut watched = seen.watched;
+        loop {
+            if watched {
+                entry = Some(transition(py, seen.value.clone(), new.clone())?.unbind());
+            }
+            match watcher.commit(py, &seen, new, entry.take()) {
+                Ok(committed) => {
+                    drop(seen);
+                    watcher.tell(py, committed)?;
+                    return Ok(true);
+                }
+                Err(Refusal::Stale(_)) => return Ok(false),
+                // Somebody has begun to watch, but the value is still the one seen.
+                Err(Refusal::Watched) => watched = true,
+            }
+        }
     }
 
     fn commit(
@@ -161,13 +176,13 @@ impl Watcher {
         seen: &Snapshot<'_>,
         new: &Bound<'_, PyAny>,
         entry: Option<Py<PyAny>>,
-    ) -> Option<Committed> {
-        let committed = self.state.with(py, |state| {
-            let stale = state.closed
-                || state.history.version() != seen.version
-                || state.history.is_watched() != seen.watched;
-            if stale {
-                return Err(entry);
+    ) -> Result<Committed, Refusal> {
+        self.state.with(py, |state| {
+            if state.closed || state.history.version() != seen.version {
+                return Err(Refusal::Stale(entry));
+            }
+            if entry.is_none() && state.history.is_watched() {
+                return Err(Refusal::Watched);
             }
             let mut spent = Vec::new();
             state.history.append(entry, &mut spent);
@@ -197,8 +212,7 @@ impl Watcher {
                 _replaced: replaced,
                 _spent: spent,
             })
-        });
-        committed.ok()
+        })
     }
 
     /// Tell everybody whom a commit concerns.
