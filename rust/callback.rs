@@ -6,10 +6,10 @@ use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
+use crate::call::{call, call_method};
 use crate::lock::Lock;
-use crate::python::{equal, hash, in_context, is_interrupt};
+use crate::python::{copy_of, equal, generation, hash, in_context, is_interrupt};
 use crate::registry::{Registry, Token};
 use crate::watcher::{Interrupt, Watcher};
 
@@ -45,6 +45,8 @@ pub(crate) struct CallbackHandle {
     parts: Lock<Option<Parts>>,
     cancelled: AtomicBool,
     fired: AtomicBool,
+    /// Of forks, in which it was registered.
+    generation: u64,
 }
 
 impl CallbackHandle {
@@ -68,6 +70,7 @@ impl CallbackHandle {
             parts: Lock::new(Some(parts)),
             cancelled: AtomicBool::new(false),
             fired: AtomicBool::new(false),
+            generation: generation(),
         })
     }
 
@@ -76,28 +79,35 @@ impl CallbackHandle {
     }
 
     /// Call it; the only errors are interrupts, which are not the callback's own.
-    pub(crate) fn call(&self, arguments: Bound<'_, PyTuple>) -> PyResult<()> {
-        let py = arguments.py();
+    pub(crate) fn call<'py, const N: usize>(
+        &self,
+        py: Python<'py>,
+        arguments: [&Bound<'py, PyAny>; N],
+    ) -> PyResult<()> {
         let parts = self
             .parts
             .with(py, |parts| parts.as_ref().map(|parts| parts.clone_ref(py)));
         let Some(parts) = parts else {
             return Ok(());
         };
-        let outcome = in_context(parts.context.bind(py), || {
-            let result = parts.function.bind(py).call1(arguments)?;
+        let callback = parts.callback.bind(py);
+        let mut context = parts.context.bind(py).clone();
+        if self.generation != generation() {
+            // The parent of a fork may have left it entered, by a thread that is no more.
+            context = copy_of(&context)?;
+        }
+        let outcome = in_context(&context, || {
+            let result = call(parts.function.bind(py), arguments)?;
             if !result.is_none() {
-                parts
-                    .callback
-                    .call_method1(py, intern!(py, "returned"), (result,))?;
+                call_method(callback, intern!(py, "returned"), [&result], None)?;
             }
             Ok(())
         });
         match outcome {
-            Err(error) if !is_interrupt(py, &error) => parts
-                .callback
-                .call_method1(py, intern!(py, "failed"), (error.into_value(py),))
-                .map(drop),
+            Err(error) if !is_interrupt(py, &error) => {
+                let error = error.into_value(py).into_bound(py).into_any();
+                call_method(callback, intern!(py, "failed"), [&error], None).map(drop)
+            }
             outcome => outcome,
         }
     }
@@ -107,7 +117,7 @@ impl CallbackHandle {
         if self.fired.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let outcome = self.call(PyTuple::empty(py));
+        let outcome = self.call(py, []);
         self.release(py);
         outcome
     }
@@ -197,8 +207,8 @@ impl Watcher {
             };
             for handle in callbacks {
                 if handle.get().since < transition.version {
-                    let pair = PyTuple::new(py, [&transition.old, &transition.new]);
-                    interrupt.keep(pair.and_then(|pair| handle.get().call(pair)));
+                    let pair = [transition.old.bind(py), transition.new.bind(py)];
+                    interrupt.keep(handle.get().call(py, pair));
                 }
             }
             interrupt.keep(self.fire_one(py, transition.version, transition.new.bind(py)));

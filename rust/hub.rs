@@ -11,11 +11,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::call::{call, call_method};
 use crate::lock::Lock;
 use crate::parker::{Outcome, Parker};
-use crate::python::{
-    generation, imports, in_context, in_task_of, is_interrupt, running_loop, schedule,
-};
+use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop};
 use crate::ready::ReadyList;
 use crate::stop::Stop;
 use crate::timers::{Deadline, Timers};
@@ -155,7 +154,9 @@ impl Hub {
         } else {
             intern!(py, "call_soon_threadsafe")
         };
-        schedule(&event_loop, name, slf, slf.get().context.bind(py))
+        let context = slf.get().context.bind(py);
+        let keyword = imports(py).context_keyword.bind(py);
+        call_method(&event_loop, name, [slf.as_any(), context], Some(keyword)).map(drop)
     }
 
     /// Let the wait expire at a time of the loop's clock.
@@ -183,11 +184,11 @@ impl Hub {
     fn arm(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>, when: f64) -> PyResult<()> {
         let py = slf.py();
         let expire = slf.getattr(intern!(py, "expire"))?;
-        let arguments = PyDict::new(py);
-        arguments.set_item(intern!(py, "context"), &slf.get().context)?;
-        let call_at = intern!(py, "call_at");
-        event_loop.call_method(call_at, (when, expire, when), Some(&arguments))?;
-        Ok(())
+        let when = when.into_pyobject(py)?.into_any();
+        let context = slf.get().context.bind(py);
+        let keyword = imports(py).context_keyword.bind(py);
+        let arguments = [&when, &expire, &when, context];
+        call_method(event_loop, intern!(py, "call_at"), arguments, Some(keyword)).map(drop)
     }
 
     fn wake(&self, parker: &Bound<'_, Parker>) -> PyResult<()> {
@@ -202,8 +203,8 @@ impl Hub {
         };
         let function = wakeup.function.bind(py);
         match &wakeup.context {
-            Some(context) => in_context(context.bind(py), || function.call1((awaited,))),
-            None => function.call1((awaited,)),
+            Some(context) => in_context(context.bind(py), || call(function, [awaited])),
+            None => call(function, [awaited]),
         }
         .map(drop)
     }
@@ -297,9 +298,8 @@ impl Hub {
 
 /// The time by the loop's clock.
 pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
-    event_loop
-        .call_method0(intern!(event_loop.py(), "time"))?
-        .extract()
+    let name = intern!(event_loop.py(), "time");
+    call_method(event_loop, name, [], None)?.extract()
 }
 
 impl Hub {
@@ -332,7 +332,8 @@ impl Hub {
             let details = PyDict::new(py);
             details.set_item("message", "interlock could not resume what was waiting")?;
             details.set_item("exception", error.into_value(py))?;
-            event_loop.call_method1(intern!(py, "call_exception_handler"), (details,))?;
+            let name = intern!(py, "call_exception_handler");
+            call_method(&event_loop, name, [&details], None)?;
         }
         Ok(())
     }

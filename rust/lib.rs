@@ -4,6 +4,7 @@
 //!
 //! - `history`, `registry`, `ready`, `timers`: plain data, generic, without Python;
 //! - `lock`: one object's state, never held while Python runs;
+//! - `call`: calls that may run Python code;
 //! - `python`: the few things of CPython and asyncio that the core calls;
 //! - `stop`: the exception by which a coroutine returns;
 //! - `hub`: one per event loop, wakes what is ready there;
@@ -19,6 +20,8 @@ mod ready;
 mod registry;
 mod timers;
 
+#[cfg(feature = "python")]
+mod call;
 #[cfg(feature = "python")]
 mod callback;
 #[cfg(feature = "python")]

@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
+use crate::call::{call, truth};
 use crate::hub::Wakes;
 use crate::parker::{Outcome, Parker};
 use crate::python::{copy_of, equal, hash, imports, in_context, is_interrupt};
@@ -60,7 +61,7 @@ impl Test {
             // A copy each time: the thread that registers and one that sets may both be trying it.
             Self::Predicate { function, context } => {
                 in_context(&copy_of(context.bind(py))?, || {
-                    function.bind(py).call1((value,))?.is_truthy()
+                    truth(&call(function.bind(py), [value])?)
                 })
             }
             Self::Anything => Ok(true),

@@ -12,6 +12,7 @@ use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::call::{call_method, truth};
 use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
 use crate::python::imports;
@@ -187,7 +188,10 @@ impl Parker {
         if replaced.is_some() {
             // `_thread.TIMEOUT_MAX` is some 292 years.
             let seconds = timeout.map_or(-1.0, |seconds| seconds.min(9e9));
-            if !gate.call_method1(acquire, (true, seconds))?.is_truthy()? {
+            let blocking = true.into_pyobject(py)?.to_owned().into_any();
+            let seconds = seconds.into_pyobject(py)?.into_any();
+            let acquired = call_method(&gate, acquire, [&blocking, &seconds], None)?;
+            if !truth(&acquired)? {
                 Self::settle_now(slf, Outcome::Expired)?;
             }
         }

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::call;
+
 pub(crate) struct Imports {
     pub(crate) get_running_loop: Py<PyAny>,
     #[cfg(Py_3_12)]
@@ -27,7 +29,7 @@ pub(crate) struct Imports {
     pub(crate) allocate_lock: Py<PyAny>,
     pub(crate) copy_context: Py<PyAny>,
     pub(crate) weak_reference: Py<PyAny>,
-    pub(crate) call_soon_context: Py<PyTuple>,
+    pub(crate) context_keyword: Py<PyTuple>,
 }
 
 static IMPORTS: PyOnceLock<Imports> = PyOnceLock::new();
@@ -82,7 +84,7 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
         allocate_lock: py.import("_thread")?.getattr("allocate_lock")?.unbind(),
         copy_context: py.import("contextvars")?.getattr("copy_context")?.unbind(),
         weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
-        call_soon_context: PyTuple::new(py, ["context"])?.unbind(),
+        context_keyword: PyTuple::new(py, ["context"])?.unbind(),
     };
     if IMPORTS.set(py, imports).is_ok() {
         let os = py.import("os")?;
@@ -133,12 +135,12 @@ pub(crate) fn equal(old: &Bound<'_, PyAny>, new: &Bound<'_, PyAny>) -> PyResult<
     if old.is(new) {
         return Ok(true);
     }
-    truth_or_false(old.py(), old.eq(new))
+    truth_or_false(old.py(), call::equals(old, new))
 }
 
 /// The hash of a value, or None if it has none.
 pub(crate) fn hash(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
-    match value.hash() {
+    match call::hash(value) {
         Ok(hash) => Ok(Some(hash)),
         Err(error) if !is_interrupt(value.py(), &error) => Ok(None),
         Err(error) => Err(error),
@@ -207,23 +209,4 @@ pub(crate) fn in_context<R>(
 pub(crate) fn copy_of<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: this thread is attached; the call checks that it is given a context.
     unsafe { Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr())) }
-}
-
-/// `event_loop.name(callback, context=context)`.
-#[allow(unsafe_code)]
-pub(crate) fn schedule(
-    event_loop: &Bound<'_, PyAny>,
-    name: &Bound<'_, PyAny>,
-    callback: &Bound<'_, PyAny>,
-    context: &Bound<'_, PyAny>,
-) -> PyResult<()> {
-    let py = event_loop.py();
-    let arguments = [event_loop.as_ptr(), callback.as_ptr(), context.as_ptr()];
-    let keywords = imports(py).call_soon_context.as_ptr();
-    // SAFETY: two positional arguments, the object among them, and one for the one keyword;
-    // all of them live as long as the call.
-    unsafe {
-        let handle = ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), 2, keywords);
-        Bound::from_owned_ptr_or_err(py, handle).map(drop)
-    }
 }

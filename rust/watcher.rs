@@ -8,6 +8,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::call::{call, truth};
 use crate::callback::{CallbackHandle, Dispatch};
 use crate::history::{Cursor, History};
 use crate::hub::Wakes;
@@ -83,8 +84,8 @@ impl Snapshot<'_> {
             Equals::Default => equal(&self.value, new),
             Equals::Never => Ok(false),
             Equals::Custom(rule) => {
-                let answer = rule.bind(py).call1((&self.value, new));
-                truth_or_false(py, answer.and_then(|answer| answer.is_truthy()))
+                let answer = call(rule.bind(py), [&self.value, new]);
+                truth_or_false(py, answer.and_then(|answer| truth(&answer)))
             }
         }
     }
@@ -404,7 +405,7 @@ impl Watcher {
     ) -> PyResult<bool> {
         loop {
             let seen = slf.get().snapshot(slf.py())?;
-            if !condition.call1((&seen.value,))?.is_truthy()? {
+            if !truth(&call(condition, [&seen.value])?)? {
                 return Ok(false);
             }
             if Self::replace(slf, seen, new_value)? {
@@ -419,7 +420,7 @@ impl Watcher {
     ) -> PyResult<Bound<'py, PyAny>> {
         loop {
             let seen = slf.get().snapshot(slf.py())?;
-            let new_value = function.call1((&seen.value,))?;
+            let new_value = call(function, [&seen.value])?;
             if Self::replace(slf, seen, &new_value)? {
                 return Ok(new_value);
             }

@@ -52,6 +52,11 @@ def assert_idle(watcher: Any) -> None:
     assert (counts.waiters, counts.subscriptions, counts.callbacks, counts.retained) == (0, 0, 0, 0)
 
 
+def count_to(w: Any, last: int) -> None:
+    for value in range(w.value + 1, last + 1):
+        w.value = value
+
+
 def drain(subscription: Any) -> list[Any]:
     """What can be read at once."""
     found: list[Any] = []

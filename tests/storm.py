@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import interlock as _interlock
 import pytest
+
+import interlock as _interlock
 
 # Where the package under test is imported from.
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(_interlock.__file__)))
 
 # What ends a test that hangs; never what makes one pass.
 LIMIT = 30.0
+
+kinds = pytest.mark.parametrize("kind", ["plain", "uvloop"])
+
+
+def assert_chains(pairs: list[tuple[Any, Any]]) -> None:
+    """Each pair begins where the one before it ended (W1)."""
+    for (_, new), (old, _) in itertools.pairwise(pairs):
+        assert new == old
 
 
 async def ticks(count: int) -> None:
@@ -53,27 +63,42 @@ def nothing_unraisable() -> Iterator[None]:
     assert found == []
 
 
-def together(*functions: Callable[[], object]) -> None:
-    """Run each in a thread of its own; raise the first error of any."""
-    errors: list[BaseException] = []
-    start = threading.Barrier(len(functions))
+def together(*functions: Callable[[], object], meanwhile: Sequence[Callable[[], object]] = ()) -> None:
+    """Run each in a thread of its own; raise the first error of any.
 
-    def guarded(function: Callable[[], object]) -> None:
+    Those in `meanwhile` are called again and again until the others have ended.
+    """
+    errors: list[BaseException] = []
+    start = threading.Barrier(len(functions) + len(meanwhile))
+    stop = threading.Event()
+
+    def guarded(function: Callable[[], object], again: bool) -> None:
         try:
             start.wait(LIMIT)
             function()
+            while again and not stop.is_set():
+                function()
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(function,), daemon=True) for function in functions]
+    def started(function: Callable[[], object], again: bool) -> threading.Thread:
+        thread = threading.Thread(target=guarded, args=(function, again), daemon=True)
+        thread.start()
+        return thread
+
     with switching():
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        background = [started(function, True) for function in meanwhile]
+        threads = [started(function, False) for function in functions]
+        try:
+            for thread in threads:
+                thread.join(LIMIT)
+        finally:
+            stop.set()
+        for thread in background:
             thread.join(LIMIT)
     if errors:
         raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), "deadlock"
+    assert not any(thread.is_alive() for thread in [*threads, *background]), "deadlock"
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:

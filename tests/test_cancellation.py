@@ -295,6 +295,22 @@ def test_w6_a_predicate_that_has_held_is_not_called_again(interlock: Any, run: R
     run(main())
 
 
+def test_x16_a_stop_iteration_that_is_kept_is_not_used_again(interlock: Any, run: Run) -> None:
+    async def main() -> None:
+        w = interlock.ValueWatcher(0)
+        kept = []
+        for number in range(5):
+            w.value = number
+            coroutine = w.wait_for(number)
+            with pytest.raises(StopIteration) as caught:
+                coroutine.send(None)
+            kept.append(caught.value)
+            assert await w.wait_for(number) == number
+        assert [stop.value for stop in kept] == list(range(5))
+
+    run(main())
+
+
 def test_s09_ten_thousand_timeouts_leave_nothing(interlock: Any) -> None:
     async def batch(w: Any, count: int) -> None:
         async def one(kind: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from conftest import Run
 from helpers import WAITING, Counted, assert_idle, awaited, drain, in_threads, ticks
 

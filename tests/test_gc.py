@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storm import new_loop, nothing_unraisable, ticks, together
+from storm import new_loop, nothing_unraisable, ticks
 
 
 class Value:
@@ -272,131 +271,3 @@ def test_x4_a_watcher_lets_go_of_a_loop_that_is_gone(interlock: Any, kind: str, 
         assert reference() is None
     counts = w.statistics()
     assert (counts.subscriptions, counts.waiters, counts.retained) == (0, 0, 0)
-
-
-def test_s56_a_replaced_value_that_sets_when_it_goes(interlock: Any) -> None:
-    class Setter:
-        def __init__(self, left: int) -> None:
-            self.left = left
-
-        def __del__(self) -> None:
-            if self.left:
-                w.value = Setter(self.left - 1)
-
-    w = interlock.ValueWatcher(0)
-    counted: list[int] = []
-    handle = w.on_change(lambda old, new: counted.append(1))
-    s = w.watch(maxlen=2)
-
-    def setter() -> None:
-        for number in range(50):
-            w.value = Setter(3)
-            w.value = number
-
-    with nothing_unraisable():
-        together(*[setter] * 8)
-        s.close()
-        w.value = None
-        gc.collect()
-        handle.cancel()
-    assert len(counted) == w.version
-    assert w.version >= 8 * 50 * 2
-    w.value = None
-
-
-def test_x5_every_hook_of_a_value_may_use_the_watcher(interlock: Any, run: Any) -> None:
-    class Meddler:
-        busy = False
-        sets = 0
-
-        def meddle(self) -> None:
-            if Meddler.busy:
-                return
-            Meddler.busy = True
-            try:
-                # Not for ever: a set whose comparison always sets would never end.
-                if Meddler.sets < 200:
-                    Meddler.sets += 1
-                    w.value = w.version
-                w.statistics()
-                if s.pending:
-                    s.get_nowait()
-                w.on_change(lambda old, new: None).cancel()
-                w.on_value(Meddler(), list).cancel()
-                w.watch(maxlen=1).close()
-                w.wait_for(Meddler()).close()
-                repr(w)
-            finally:
-                Meddler.busy = False
-
-        def __eq__(self, other: object) -> Any:
-            self.meddle()
-            return self
-
-        def __bool__(self) -> bool:
-            self.meddle()
-            return False
-
-        def __hash__(self) -> int:
-            self.meddle()
-            return 1
-
-        def __repr__(self) -> str:
-            self.meddle()
-            return "Meddler"
-
-        def __del__(self) -> None:
-            self.meddle()
-
-    w = interlock.ValueWatcher(0)
-    s = w.watch()
-
-    async def main() -> None:
-        waits = [asyncio.ensure_future(w.wait_for(value, immediate=False)) for value in (Meddler(), 1, [1], Meddler())]
-        waits.append(asyncio.ensure_future(w.wait_until(lambda value: Meddler())))
-        await ticks(1)
-        for number in range(20):
-            w.value = Meddler() if number % 2 else number
-            w.set_if(Meddler(), lambda value: repr(value))
-            w.update(lambda value: Meddler())
-            repr(w)
-            await ticks(1)
-        for wait in waits:
-            wait.cancel()
-        await ticks(3)
-        while s.pending:
-            s.get_nowait()
-
-    with nothing_unraisable():
-        run(main())
-        gc.collect()
-        s.close()
-        w.value = None
-    assert w.statistics().waiters == 0
-
-
-def test_collecting_while_others_set(interlock: Any) -> None:
-    w = interlock.ValueWatcher(Value())
-    done = threading.Event()
-
-    def setter() -> None:
-        try:
-            for number in range(300):
-                value = Value(number)
-                s = w.watch(maxlen=1 + number % 3)
-                value.held.append((w, s, w.on_change(lambda old, new: None), w.on_value(value, list)))
-                w.value = value
-                if number % 3 == 0:
-                    value.held[0][2].cancel()
-        finally:
-            done.set()
-
-    def collector() -> None:
-        while not done.is_set():
-            gc.collect()
-
-    with nothing_unraisable():
-        together(setter, setter, setter, collector)
-        w.close()
-        w = None
-        gc.collect()

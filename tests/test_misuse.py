@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+
 from conftest import Run
 from helpers import WAITS, assert_idle, ticks
 
@@ -60,8 +61,9 @@ def test_a_timeout_that_is_no_number(interlock: Any, name: str, timeout: Any) ->
 @pytest.mark.parametrize("view", [lambda w: w, lambda w: w.sync])
 def test_a_maxlen_below_one(interlock: Any, view: Callable[[Any], Any]) -> None:
     w = interlock.ValueWatcher(0)
+    maxlen: Any
     for maxlen in (0, -1, -(10**30)):
-        with pytest.raises(ValueError, match="maxlen must be at least 1.*None"):
+        with pytest.raises(ValueError, match=r"maxlen must be at least 1.*None"):
             view(w).watch(maxlen=maxlen)
     for maxlen in ("1", 1.0, True, [1]):
         with pytest.raises(TypeError, match="maxlen must be an int or None, not"):
@@ -80,8 +82,9 @@ def test_a_huge_maxlen_is_no_error(interlock: Any, maxlen: int) -> None:
 @pytest.mark.parametrize("view", [lambda w: w, lambda w: w.sync])
 def test_an_unknown_overflow(interlock: Any, view: Callable[[Any], Any]) -> None:
     w = interlock.ValueWatcher(0)
+    overflow: Any
     for overflow in ("newest", "", None, 1, [], b"error"):
-        with pytest.raises(ValueError, match="overflow must be 'error' or 'latest'"):
+        with pytest.raises(ValueError, match=r"overflow must be 'error' or 'latest'"):
             view(w).watch(maxlen=1, overflow=overflow)
     with pytest.raises(ValueError, match="maxlen=1"):
         view(w).watch(overflow="latest")
@@ -108,7 +111,7 @@ def test_w12_a_set_after_close(interlock: Any, error: Exception | None) -> None:
     assert (w.value, w.version, w.closed) == (0, 0, True)
 
 
-@pytest.mark.parametrize("error", [None, OSError("gone"), StopIteration(1), asyncio.CancelledError("gone")])
+@pytest.mark.parametrize("error", [None, OSError("gone"), StopIteration(1), GeneratorExit()])
 @pytest.mark.parametrize("name", WAITS)
 def test_w12_a_wait_on_a_closed_watcher(interlock: Any, run: Run, name: str, error: BaseException | None) -> None:
     """One that is pending, one made later, and one that was satisfied before."""
@@ -128,7 +131,7 @@ def test_w12_a_wait_on_a_closed_watcher(interlock: Any, run: Run, name: str, err
         for wait in (pending, unawaited, WAITS[name](w)):
             with pytest.raises(expected) as caught:
                 await wait
-            if error is not None and not isinstance(error, (StopIteration, asyncio.CancelledError)):
+            if error is not None and not isinstance(error, StopIteration):
                 assert caught.value is error
         assert_idle(w)
 
@@ -151,7 +154,7 @@ def test_w12_a_value_that_satisfies_can_still_be_waited_for_after_close(interloc
 @pytest.mark.parametrize("error", [ValueError, "gone", 1, type])
 def test_w12_close_takes_an_exception_instance(interlock: Any, error: Any) -> None:
     w = interlock.ValueWatcher(0)
-    with pytest.raises(TypeError, match="error must be an exception instance or None, not"):
+    with pytest.raises(TypeError, match=r"error must be an exception instance or None, not"):
         w.close(error)
     assert not w.closed
 
@@ -171,7 +174,7 @@ def test_what_is_not_callable(interlock: Any) -> None:
         w.on_value(1, 5)
     with pytest.raises(TypeError, match="condition must be a callable"):
         w.set_if(1, True)
-    with pytest.raises(TypeError, match="function must be a callable.*set"):
+    with pytest.raises(TypeError, match=r"function must be a callable.*set"):
         w.update(5)
     assert_idle(w)
 

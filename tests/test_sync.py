@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from conftest import Run
 from helpers import LIMIT, assert_idle, in_threads, switching_often, ticks
 

@@ -1,15 +1,14 @@
-"""W1 and W3 to W8: the value, its order, and the waits. See `test_cost.py` for W15 and X8."""
+"""W1 and W3 to W6: the value, its order, and the waits. See `test_cost.py` for W15 and X8."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
-from typing import Any
-
 import pytest
+
 from conftest import Run
 from helpers import (
     WAITS,
@@ -36,7 +35,11 @@ def test_w1_all_consumers_agree_on_one_order(interlock: Any) -> None:
     waiting = w.wait_until(lambda value: seen.append(value), immediate=False)
 
     def setter(name: str) -> Callable[[], None]:
-        return lambda: [setattr(w, "value", (name, n)) for n in range(300)] and None
+        def sets() -> None:
+            for n in range(300):
+                w.value = (name, n)
+
+        return sets
 
     with switching_often():
         in_threads(*map(setter, "abcd"))
@@ -59,7 +62,11 @@ def test_w1_consumers_in_a_loop_agree_while_threads_set(interlock: Any, run: Run
         w = interlock.ValueWatcher(0)
         readers = [asyncio.ensure_future(read(w.watch())) for _ in range(5)]
         await ticks()
-        add = lambda: [w.update(lambda n: n + 1) for _ in range(200)] and None
+
+        def add() -> None:
+            for _ in range(200):
+                w.update(lambda n: n + 1)
+
         await asyncio.to_thread(in_threads, add, add, add)
         w.close()
         expected = [(n, n + 1) for n in range(600)]
@@ -313,201 +320,3 @@ def test_w6_an_infinite_timeout_is_none(interlock: Any, run: Run) -> None:
         assert await asyncio.gather(*tasks) == [1, 1, 1]
 
     run(main())
-
-
-@pytest.mark.parametrize("error", [ValueError, StopIteration, StopAsyncIteration, GeneratorExit, BaseException])
-@pytest.mark.parametrize("immediate", [True, False])
-def test_w7_a_predicate_that_raises_fails_its_own_waiter_only(
-    interlock: Any, run: Run, error: type[BaseException], immediate: bool
-) -> None:
-    """S46. A `StopIteration` must not pass for the coroutine's return."""
-
-    def bad(value: Any) -> bool:
-        raise error("bad")
-
-    # As in every coroutine (PEP 479).
-    expected = RuntimeError if error is StopIteration else error
-
-    async def main() -> None:
-        w = interlock.ValueWatcher(0)
-        failing = w.wait_until(bad, immediate=immediate)
-        others = [w.wait_for(1), w.wait_until(lambda value: value == 1), w.wait_until(bad, immediate=False)]
-        w.value = 1
-        assert w.version == 1
-        assert await others[0] == await others[1] == 1
-        for wait in (failing, others[2]):
-            with pytest.raises(expected):
-                await wait
-        assert_idle(w)
-
-    run(main())
-
-
-def test_w7_a_result_without_truth_value_fails_its_own_waiter(interlock: Any, run: Run) -> None:
-    async def main() -> None:
-        w = interlock.ValueWatcher(0)
-        waits = [w.wait_until(lambda _: Array()), w.wait_until(lambda _: Array(), immediate=False)]
-        w.value = 1
-        for wait in waits:
-            with pytest.raises(ValueError, match="ambiguous"):
-                await wait
-
-    run(main())
-
-
-def test_w7_an_interrupt_in_a_predicate_reaches_the_setter_after_all_are_told(interlock: Any, run: Run) -> None:
-    def interrupted(value: Any) -> bool:
-        raise KeyboardInterrupt
-
-    async def main() -> None:
-        w = interlock.ValueWatcher(0)
-        subscription, callback = w.watch(), Recorder()
-        w.on_change(callback)
-        unlucky = w.wait_until(interrupted, immediate=False)
-        lucky = w.wait_until(bool, immediate=False)
-        with pytest.raises(KeyboardInterrupt):
-            w.value = 1
-        assert await lucky == 1
-        assert subscription.get_nowait() == (0, 1)
-        assert callback.calls == [(0, 1)]
-        unlucky.close()
-
-    run(main())
-
-
-def test_w7_a_predicate_is_called_for_each_transition_until_it_holds(interlock: Any, run: Run) -> None:
-    async def main() -> None:
-        seen: list[int] = []
-        w = interlock.ValueWatcher(0)
-        wait = w.wait_until(lambda value: seen.append(value) or value == 3)
-        for value in (1, 2, 3, 4):
-            w.value = value
-        assert await wait == 3
-        assert seen == [0, 1, 2, 3]
-
-    run(main())
-
-
-@pytest.mark.parametrize("immediate", [True, False])
-def test_w7_a_predicate_may_set_and_wait_and_close(interlock: Any, run: Run, immediate: bool) -> None:
-    """X5: it is called without a lock and in its own context, at the call and at each transition."""
-
-    async def main() -> None:
-        w = interlock.ValueWatcher(0)
-
-        def push(value: int) -> bool:
-            w.wait_for(value + 1).close()
-            with w.watch():
-                if value < 5:
-                    w.value = value + 1
-            return value == 5
-
-        wait = w.wait_until(push, immediate=immediate)
-        if not immediate:
-            w.value = 1
-        assert await wait == 5
-        closing = w.wait_until(lambda value: w.close(), immediate=False)
-        w.value = 6
-        with pytest.raises(interlock.WatcherClosed):
-            await closing
-
-    run(main())
-
-
-def test_w8_threads_lose_no_increment(interlock: Any) -> None:
-    w = interlock.ValueWatcher(0)
-    with switching_often():
-        in_threads(*[lambda: [w.update(lambda n: n + 1) for _ in range(500)]] * 4)
-    assert w.value == w.version == 2000
-
-
-def test_w8_set_if_has_one_winner(interlock: Any) -> None:
-    w = interlock.ValueWatcher(-1)
-    with switching_often():
-        for turn in range(100):
-            w.value = -1
-            won = in_threads(*[lambda n=n: w.set_if(n, lambda value: value == -1) for n in range(4)])
-            assert won.count(True) == 1, turn
-            assert w.value == won.index(True)
-
-
-def test_w8_what_raises_changes_nothing_and_notifies_nobody(interlock: Any) -> None:
-    def bad(value: int) -> Any:
-        raise LookupError("bad")
-
-    w = interlock.ValueWatcher(0)
-    callback, subscription = Recorder(), w.watch()
-    w.on_change(callback)
-    wait = w.wait_for_change()
-    with pytest.raises(LookupError):
-        w.set_if(1, bad)
-    with pytest.raises(LookupError):
-        w.update(bad)
-    with pytest.raises(ValueError, match="ambiguous"):
-        w.set_if(1, lambda _: Array())
-    assert (w.value, w.version, callback.calls, subscription.pending) == (0, 0, [], 0)
-    assert w.statistics().waiters == 1
-    wait.close()
-    # And the next one works (S46).
-    assert w.set_if(1, lambda value: value == 0)
-
-
-def test_w8_set_if_tells_whether_the_condition_held(interlock: Any) -> None:
-    w = interlock.ValueWatcher("idle")
-    assert w.set_if("busy", lambda state: state == "idle") is True
-    assert w.set_if("idle", lambda state: state == "idle") is False
-    assert w.set_if("busy", lambda state: [state]) is True
-    assert (w.value, w.version) == ("busy", 1)
-
-
-@pytest.mark.timeout(30)
-def test_w8_the_function_may_use_the_watcher(interlock: Any) -> None:
-    """S50: Inngest's class hangs at the first of these."""
-    w = interlock.ValueWatcher(0)
-    assert w.set_if(1, lambda value: w.value == value)
-    calls = Recorder()
-    kept: list[Any] = []
-
-    def looks_around(value: int) -> int:
-        calls(value)
-        kept.append(w.watch())
-        kept.append(w.on_change(Recorder()))
-        w.wait_for(99).close()
-        return value + 1
-
-    assert w.update(looks_around) == 2
-    # Nobody set the value meanwhile, so it was called once.
-    assert calls.calls == [(1,)]
-
-    def sets_first(value: int) -> int:
-        if value < 10:
-            w.value = 10
-        return value + 1
-
-    assert w.update(sets_first) == 11
-    assert w.version == 4
-
-
-def test_w8_a_function_that_closes_the_watcher_sets_nothing(interlock: Any) -> None:
-    w = interlock.ValueWatcher(0)
-    with pytest.raises(interlock.WatcherClosed):
-        w.update(lambda n: w.close() or n + 1)
-    assert w.value == 0
-
-
-def test_w8_a_set_from_another_thread_during_the_function_is_not_overwritten(interlock: Any) -> None:
-    w = interlock.ValueWatcher(0)
-    entered, leave = threading.Event(), threading.Event()
-
-    def slow(value: int) -> int:
-        entered.set()
-        assert leave.wait(20)
-        return value + 1
-
-    def intrude() -> None:
-        assert entered.wait(20)
-        w.value = 100
-        leave.set()
-
-    in_threads(lambda: w.update(slow), intrude)
-    assert w.value == 101

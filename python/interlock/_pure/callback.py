@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import Context
 from typing import TYPE_CHECKING, Any
+
+from interlock._pure import hub
 
 if TYPE_CHECKING:
     from interlock._pure.watcher import Watcher
@@ -19,7 +20,7 @@ class CallbackHandle:
     during a dispatch.
     """
 
-    __slots__ = ("_callback", "_cancelled", "_unused", "_watcher", "key", "match", "since")
+    __slots__ = ("_callback", "_cancelled", "_generation", "_unused", "_watcher", "key", "match", "since")
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class CallbackHandle:
         # Taken by whoever fires a one-shot callback; tried, never waited for.
         self._unused = threading.Lock()
         self._cancelled = False
+        self._generation = hub.generation
         self.key = key
         self.match = match
         self.since = 0
@@ -55,7 +57,10 @@ class CallbackHandle:
         callback = self._callback
         if callback is None:
             return None
-        context: Context = callback.context
+        context = callback.context
+        if self._generation != hub.generation:
+            # The parent of a fork may have left it entered, by a thread that is no more.
+            context = context.copy()
         try:
             result = context.run(callback.function, *arguments)
             if result is not None:

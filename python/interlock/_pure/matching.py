@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from interlock._pure.lock import lock
 from interlock._pure.registry import hash_or_none
 from interlock.equality import equal
 
@@ -39,7 +40,7 @@ class Registration:
         self.parker = parker
 
     def cancel(self) -> None:
-        with self._watcher._lock:
+        with lock:
             self._watcher._waiters.discard(self.parker)
 
     __del__ = cancel

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock._pure.history import Node, Window
+from interlock._pure.lock import lock
 from interlock._pure.parker import EXPIRED, Parker
 from interlock._pure.waiter import check_timeout, named
 from interlock.errors import Lagged, WatcherClosed
@@ -60,7 +61,7 @@ class Subscription(Generic[T]):
         self._closed = False
         self._reading = False
         self._parker = None
-        with watcher._lock:
+        with lock:
             window = None
             if maxlen is not None:
                 window = watcher._windows.setdefault(maxlen, Window(maxlen, watcher._tail))
@@ -92,7 +93,7 @@ class Subscription(Generic[T]):
         if cursor.window is not None:
             transition = self._take_bounded(cursor, cursor.window)
         else:
-            with watcher._lock:
+            with lock:
                 # One step.
                 node = cursor.node
                 following = None if node is None else node.next
@@ -109,7 +110,7 @@ class Subscription(Generic[T]):
 
     def _take_bounded(self, cursor: Cursor, window: Window) -> Transition[T] | None:
         watcher = self._watcher
-        with watcher._lock:
+        with lock:
             tail = watcher._tail
             lag = tail.version - cursor.version
             if lag == 0:
@@ -137,7 +138,7 @@ class Subscription(Generic[T]):
         """Register a parker for the next transition, unless there is something to read."""
         parker = Parker()
         watcher = self._watcher
-        with watcher._lock:
+        with lock:
             # One step.
             if watcher._closed or self._closed or watcher._tail.version != self._cursor.version:
                 return None
@@ -153,7 +154,7 @@ class Subscription(Generic[T]):
 
     def _end_wait(self, parker: Parker) -> None:
         self._parker = None
-        with self._watcher._lock:
+        with lock:
             self._watcher._parked.pop(parker, None)
 
     async def _read(self, timeout: float | None) -> Transition[T]:
@@ -265,7 +266,7 @@ class Subscription(Generic[T]):
     def close(self) -> None:
         """Drop what is held and end; a reader that waits is woken and ends too. Idempotent."""
         watcher, cursor = self._watcher, self._cursor
-        with watcher._lock:
+        with lock:
             # One step.
             if self._closed:
                 return

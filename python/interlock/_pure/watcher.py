@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock._pure.callback import CallbackHandle
 from interlock._pure.history import Node, Window
+from interlock._pure.lock import lock
 from interlock._pure.matching import Registration, matcher
 from interlock._pure.parker import Gate, Parker
 from interlock._pure.registry import Registry, hash_or_none
@@ -36,7 +36,6 @@ class Watcher(Generic[T]):
         "_equals",
         "_error",
         "_initialised",
-        "_lock",
         "_matched",
         "_matching",
         "_once",
@@ -46,7 +45,6 @@ class Watcher(Generic[T]):
         "_windows",
     )
 
-    _lock: threading.RLock
     _tail: Node
     _initialised: bool
     _equals: Callable[[Any, Any], object] | None
@@ -69,7 +67,6 @@ class Watcher(Generic[T]):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Takes any arguments, so that a subclass may have an `__init__` of its own."""
         self = super().__new__(cls)
-        self._lock = threading.RLock()
         self._tail = self._matched = self._dispatched = Node(None, 0)
         self._initialised = self._closed = False
         self._equals = equal
@@ -85,7 +82,7 @@ class Watcher(Generic[T]):
         return self
 
     def _init(self, initial_value: T, equals: Callable[[T, T], object] | None) -> None:
-        with self._lock:
+        with lock:
             # One step.
             if self._initialised:
                 raise RuntimeError("this watcher is initialised already; make another one, or set its value")
@@ -171,7 +168,7 @@ class Watcher(Generic[T]):
         """Append a transition, if `seen` is still the newest; then tell everybody."""
         node = Node(new_value, seen.version + 1)
         nobody: dict[Parker, None] = {}
-        with self._lock:
+        with lock:
             # One step.
             if self._closed or self._tail is not seen:
                 return False
@@ -195,7 +192,7 @@ class Watcher(Generic[T]):
 
     def close(self, error: BaseException | None) -> None:
         nobody: dict[Parker, None] = {}
-        with self._lock:
+        with lock:
             # One step.
             if self._closed:
                 return
@@ -229,7 +226,7 @@ class Watcher(Generic[T]):
                 if self._closed:
                     for entry in self._waiters.all():
                         entry.failed(self._error or self._closed_error())
-                    with self._lock:
+                    with lock:
                         self._waiters = Registry()
             finally:
                 self._matching.give_back()
@@ -275,7 +272,7 @@ class Watcher(Generic[T]):
                 continue
             except BaseException as error:
                 entry.failed(error)
-            with self._lock:
+            with lock:
                 registry.discard(entry)
 
     # Waiting.
@@ -289,7 +286,7 @@ class Watcher(Generic[T]):
             if immediate and match(seen.value):
                 parker.matched(seen.value)
                 return registration
-            with self._lock:
+            with lock:
                 # One step, but for the entry itself, which may come later: a transition
                 # in between is newer than `since` and finds it, or is looked at below.
                 node = self._tail
@@ -321,7 +318,7 @@ class Watcher(Generic[T]):
 
     def _on_change(self, callback: Callback) -> CallbackHandle:
         handle = CallbackHandle(self, callback)
-        with self._lock:
+        with lock:
             handle.since = self._tail.version
             if not self._closed:
                 self._callbacks[handle] = None
@@ -329,7 +326,7 @@ class Watcher(Generic[T]):
 
     def _on_value(self, value: T, callback: Callback) -> CallbackHandle:
         handle = CallbackHandle(self, callback, hash_or_none(value), lambda current: equal(current, value))
-        with self._lock:
+        with lock:
             node = self._tail
             handle.since = node.version
             if not self._closed:
@@ -341,7 +338,7 @@ class Watcher(Generic[T]):
         return handle
 
     def _forget(self, handle: CallbackHandle) -> None:
-        with self._lock:
+        with lock:
             self._callbacks.pop(handle, None)
             self._once.discard(handle)
 
