@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::call::{call, call_method};
 use crate::lock::Lock;
-use crate::python::{copy_of, equal, generation, hash, in_context, is_interrupt};
+use crate::python::{cannot_pickle, copy_of, equal, generation, hash, in_context, is_interrupt};
 use crate::registry::{Registry, Token};
 use crate::watcher::{Interrupt, Watcher};
 
@@ -144,6 +144,11 @@ impl CallbackHandle {
     #[getter]
     fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(cannot_pickle("CallbackHandle"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

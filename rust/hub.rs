@@ -14,7 +14,9 @@ use pyo3::types::PyDict;
 use crate::call::{call, call_method};
 use crate::lock::Lock;
 use crate::parker::{Outcome, Parker};
-use crate::python::{generation, imports, in_context, in_task_of, is_interrupt, running_loop};
+use crate::python::{
+    cannot_pickle, generation, imports, in_context, in_task_of, is_interrupt, running_loop,
+};
 use crate::ready::ReadyList;
 use crate::stop::Stop;
 use crate::timers::{Deadline, Timers};
@@ -272,6 +274,11 @@ impl Hub {
             Parker::settle(&parker, py, Outcome::Expired, &mut wakes)?;
         }
         wakes.flush(py)
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(cannot_pickle("Hub"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use crate::call::{call_method, truth};
 use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
-use crate::python::imports;
+use crate::python::{cannot_pickle, imports};
 
 /// What became of a wait.
 pub(crate) enum Outcome {
@@ -165,11 +165,11 @@ impl Parker {
             if state.queued {
                 return None;
             }
-            Some((
-                state.outcome.take(),
-                state.wakeup.take(),
-                state.context.take(),
-            ))
+            // The waker, too: what is registered before it is named whom to wake must not
+            // wake who waited before.
+            let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
+            let outcome = state.outcome.take();
+            Some((outcome, waker, state.wakeup.take(), state.context.take()))
         });
         old.is_some()
     }
@@ -318,6 +318,11 @@ impl Parker {
 
     fn exception(&self, py: Python<'_>) -> PyResult<()> {
         self.result(py)
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(cannot_pickle("Parker"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

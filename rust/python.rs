@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -209,4 +209,9 @@ pub(crate) fn in_context<R>(
 pub(crate) fn copy_of<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: this thread is attached; the call checks that it is given a context.
     unsafe { Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr())) }
+}
+
+/// For `__reduce__`: without it, the oldest protocols of pickle would make a copy.
+pub(crate) fn cannot_pickle(class: &str) -> PyErr {
+    PyTypeError::new_err(format!("cannot pickle '{class}' object"))
 }

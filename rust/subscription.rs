@@ -22,6 +22,9 @@ pub(crate) struct Subscription {
     watcher: Py<Watcher>,
     /// Its reader in the watcher; None once closed.
     reader: Lock<Option<Token>>,
+    /// The parker of the last read. Not the watcher's, which must not keep what is waiting
+    /// on a loop that is gone.
+    parker: Lock<Option<Py<Parker>>>,
     /// The awaitable of the last iteration, done; it serves again if nobody has kept it.
     finished: Lock<Option<Py<Wait>>>,
 }
@@ -151,6 +154,7 @@ impl Subscription {
     /// A read begins (W16). The usual case, nothing there yet, is done in one go if the
     /// loop's hub is at hand: the subscription's parker is made ready to be yielded.
     pub(crate) fn begin(&self, py: Python<'_>, hub: Option<&Bound<'_, Hub>>) -> Begun {
+        let parker = self.kept_parker(py);
         let begun = self.with_reader(py, |view| {
             let reader = view.reader;
             if std::mem::replace(&mut reader.reading, true) {
@@ -159,10 +163,10 @@ impl Subscription {
             let nothing = !view.closed
                 && reader.initial.is_none()
                 && view.history.pending(&reader.cursor) == 0;
-            match (&reader.parker, hub) {
+            match (parker, hub) {
                 (Some(parker), Some(hub)) if nothing && parker.get().rearm(py, hub) => {
                     reader.parked = Some(view.parked.insert(None, parker.clone_ref(py)));
-                    Begun::Parked(parker.clone_ref(py))
+                    Begun::Parked(parker)
                 }
                 _ => Begun::Otherwise,
             }
@@ -181,21 +185,20 @@ impl Subscription {
 
     /// The parker of this subscription's reads, as new.
     pub(crate) fn parker(&self, py: Python<'_>) -> PyResult<Py<Parker>> {
-        let kept = self.with_reader(py, |view| {
-            view.reader
-                .parker
-                .as_ref()
-                .map(|parker| parker.clone_ref(py))
-        });
-        if let Some(parker) = kept.flatten()
+        if let Some(parker) = self.kept_parker(py)
             && parker.get().renew(py)
         {
             return Ok(parker);
         }
         let parker = Py::new(py, Parker::new())?;
         let kept = parker.clone_ref(py);
-        drop(self.with_reader(py, |view| view.reader.parker.replace(kept)));
+        drop(self.parker.with(py, |slot| slot.replace(kept)));
         Ok(parker)
+    }
+
+    fn kept_parker(&self, py: Python<'_>) -> Option<Py<Parker>> {
+        self.parker
+            .with(py, |kept| kept.as_ref().map(|parker| parker.clone_ref(py)))
     }
 
     /// Register for the next transition, unless there is something to look at already.
@@ -254,7 +257,6 @@ impl Subscription {
                         last,
                         initial: first,
                         reading: false,
-                        parker: None,
                         parked: None,
                     },
                 ))
@@ -263,6 +265,7 @@ impl Subscription {
                 return Ok(Self {
                     watcher: watcher.clone().unbind(),
                     reader: Lock::new(Some(token)),
+                    parker: Lock::new(None),
                     finished: Lock::new(None),
                 });
             }
@@ -378,6 +381,9 @@ impl Subscription {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.watcher)?;
+        self.parker
+            .peek(|parker| visit.call(&*parker))
+            .unwrap_or(Ok(()))?;
         self.finished
             .peek(|finished| visit.call(&*finished))
             .unwrap_or(Ok(()))

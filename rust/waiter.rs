@@ -15,7 +15,7 @@ use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
 use crate::matching::Registration;
 use crate::parker::{Outcome, Parker};
-use crate::python::imports;
+use crate::python::{cannot_pickle, imports};
 use crate::stop::Stop;
 use crate::subscription::{Begun, Subscription};
 use crate::timers::Deadline;
@@ -28,7 +28,14 @@ pub(crate) fn check_timeout(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Opti
     let py = timeout.py();
     let seconds = match timeout.extract::<f64>() {
         Ok(seconds) => seconds,
-        Err(error) if error.is_instance_of::<PyOverflowError>(py) => f64::INFINITY,
+        // An integer beyond all floats.
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => {
+            if timeout.lt(0)? {
+                -1.0
+            } else {
+                f64::INFINITY
+            }
+        }
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             return Err(PyTypeError::new_err(format!(
                 "timeout must be a number of seconds or None, not {}",
@@ -498,6 +505,11 @@ impl Wait {
             slf.get().qualified_name(),
             slf.as_ptr()
         )
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(cannot_pickle("coroutine"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -28,8 +28,7 @@ pub(crate) struct Reader {
     pub(crate) initial: Option<Py<PyAny>>,
     /// Whether a read is under way (W16).
     pub(crate) reading: bool,
-    pub(crate) parker: Option<Py<Parker>>,
-    /// While the parker is registered for the next transition.
+    /// While a parker is registered for the next transition.
     pub(crate) parked: Option<Token>,
 }
 
@@ -569,8 +568,7 @@ impl Watcher {
                     .try_for_each(|entry| visit.call(entry))?;
                 state.readers.items().try_for_each(|reader| {
                     visit.call(&reader.last)?;
-                    visit.call(&reader.initial)?;
-                    visit.call(&reader.parker)
+                    visit.call(&reader.initial)
                 })?;
                 state
                     .parked

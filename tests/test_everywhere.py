@@ -138,8 +138,7 @@ def test_x10_never_awaited_warns_and_unregisters(interlock: Any, name: str) -> N
 @pytest.mark.parametrize("name", WAITING)
 def test_x10_they_look_like_coroutines(interlock: Any, name: str) -> None:
     wait: Any = WAITING[name](interlock.ValueWatcher(None))
-    assert asyncio.iscoroutine(wait) and isinstance(wait, Coroutine)
-    assert not asyncio.isfuture(wait)
+    assert [asyncio.iscoroutine(wait), isinstance(wait, Coroutine), asyncio.isfuture(wait)] == [True, True, False]
     assert "coroutine" in repr(wait) and wait.__qualname__ in repr(wait)
     with pytest.raises(TypeError, match="can't send non-None value to a just-started coroutine"):
         wait.send(1)

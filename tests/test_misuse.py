@@ -174,7 +174,7 @@ def test_what_is_not_callable(interlock: Any) -> None:
         w.on_value(1, 5)
     with pytest.raises(TypeError, match="condition must be a callable"):
         w.set_if(1, True)
-    with pytest.raises(TypeError, match=r"function must be a callable.*set"):
+    with pytest.raises(TypeError, match="function must be a callable"):
         w.update(5)
     assert_idle(w)
 
@@ -183,11 +183,12 @@ def test_a_coroutine_function_without_a_loop(interlock: Any) -> None:
     async def callback(*arguments: Any) -> None: ...
 
     w = interlock.ValueWatcher(0)
-    for register in (
+    calls: list[Callable[[], Any]] = [
         lambda: w.on_change(callback),
         lambda: w.on_value(1, callback),
         lambda: interlock.ValueWatcher(0, on_change=callback),
-    ):
+    ]
+    for register in calls:
         with pytest.raises(RuntimeError, match="running event loop"):
             register()
     assert_idle(w)
@@ -201,7 +202,7 @@ def test_a_subscription_of_something_else(interlock: Any) -> None:
 
 def test_arguments_that_do_not_exist(interlock: Any) -> None:
     w = interlock.ValueWatcher(0)
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: interlock.ValueWatcher(),
         lambda: interlock.ValueWatcher(0, None),
         lambda: w.set(),
@@ -209,7 +210,8 @@ def test_arguments_that_do_not_exist(interlock: Any) -> None:
         lambda: w.wait_for_change(immediate=True),
         lambda: w.watch().get_nowait(0),
         lambda: w.on_change(),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError):
             call()
     for name in ("version", "closed", "sync"):
@@ -327,7 +329,8 @@ def test_x16_a_subclass_may_override_set(interlock: Any) -> None:
 def test_x16_a_watcher_whose_init_was_not_called_is_usable_or_says_so(interlock: Any) -> None:
     w = interlock.ValueWatcher.__new__(interlock.ValueWatcher)
     repr(w)
-    for use in (lambda: w.value, lambda: w.set(1), lambda: w.watch(), lambda: w.statistics()):
+    uses: list[Callable[[], Any]] = [lambda: w.value, lambda: w.set(1), lambda: w.watch(), lambda: w.statistics()]
+    for use in uses:
         try:
             use()
         except (RuntimeError, TypeError):

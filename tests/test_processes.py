@@ -325,13 +325,14 @@ asyncio.run(sleeper())
 signal.setitimer(signal.ITIMER_REAL, 0.01)
 assert w.sync.wait_for(2, timeout=20) == 2
 
-# Sets interrupted by sets.
-signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+# Sets interrupted by sets: one signal at a time, at another place each time.
 s = w.watch()
-for number in range(20_000):
-    w.update(lambda number: number + 1)
-    with w.watch(maxlen=1):
-        w.wait_for(-1).close()
+for number in range(2_000):
+    signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number % 100))
+    for _ in range(10):
+        w.update(lambda number: number + 1)
+        with w.watch(maxlen=1):
+            w.wait_for(-1).close()
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert w.value == w.version == len(seen)
 assert seen == [(number, number + 1) for number in range(w.value)]

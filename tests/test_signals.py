@@ -27,7 +27,7 @@ pytestmark = [
 try:
     import uvloop
 except ImportError:
-    uvloop = None
+    uvloop = None  # type: ignore[assignment,unused-ignore]
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"plain": asyncio.new_event_loop}
 if uvloop is not None:

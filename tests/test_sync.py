@@ -65,12 +65,13 @@ def test_a_satisfied_wait_returns_at_once(interlock: Any) -> None:
     assert w.sync.wait_for_not(2, timeout=0) == 1
     assert w.sync.wait_for_not_none(timeout=0) == 1
     assert w.sync.wait_until(bool, timeout=0) == 1
-    for wait in (
+    waits: list[Callable[[], Any]] = [
         lambda: w.sync.wait_for(1, immediate=False, timeout=0),
         lambda: w.sync.wait_for_not(2, immediate=False, timeout=0),
         lambda: w.sync.wait_for_not_none(immediate=False, timeout=0),
         lambda: w.sync.wait_until(bool, immediate=False, timeout=0),
-    ):
+    ]
+    for wait in waits:
         with pytest.raises(asyncio.TimeoutError):
             wait()
 

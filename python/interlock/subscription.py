@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
@@ -54,11 +55,14 @@ class Subscription(core.Subscription[T], Generic[T]):
         maxlen: int | None = None,
         overflow: Literal["error", "latest"] = "error",
     ) -> Subscription[T]:
+        if not isinstance(watcher, core.Watcher):
+            raise TypeError(f"watcher must be a ValueWatcher, not {type(watcher).__name__}")
         if maxlen is not None:
             if isinstance(maxlen, bool) or not isinstance(maxlen, int):
                 raise TypeError(f"maxlen must be an int or None, not {type(maxlen).__name__}")
             if maxlen < 1:
                 raise ValueError(f"maxlen must be at least 1, not {maxlen}; None holds everything until it is read")
+            maxlen = min(maxlen, sys.maxsize)
         if overflow not in ("error", "latest"):
             raise ValueError(f"overflow must be 'error' or 'latest', not {overflow!r}")
         if overflow == "latest" and maxlen is None:

@@ -49,7 +49,7 @@ class SyncView(Generic[T]):
 
     def _block(self, kind: str, operand: Any, immediate: bool, timeout: float | None) -> Any:
         _refuse_in_loop(f"'await watcher.{kind}(...)'")
-        return self._watcher._block(kind, operand, immediate, timeout)
+        return self._watcher._block(kind, operand, bool(immediate), timeout)
 
     def wait_for(self, value: T, *, immediate: bool = True, timeout: float | None = None) -> T:
         """Block until the value equals `value`; as `ValueWatcher.wait_for`.
@@ -96,6 +96,9 @@ class SyncView(Generic[T]):
     ) -> SyncSubscription[T]:
         """Open a blocking subscription; arguments as for `ValueWatcher.watch`."""
         return SyncSubscription(Subscription(self._watcher, initial=initial, maxlen=maxlen, overflow=overflow))
+
+    def __reduce__(self) -> str:
+        raise TypeError("a SyncView cannot be pickled or copied; send the watcher's value")
 
     def __repr__(self) -> str:
         return f"<SyncView of {self._watcher!r}>"
@@ -161,6 +164,9 @@ class SyncSubscription(Generic[T]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> str:
+        raise TypeError("a SyncSubscription cannot be pickled or copied; open another one with watch()")
 
     def __repr__(self) -> str:
         return f"<SyncSubscription of {self._subscription!r}>"

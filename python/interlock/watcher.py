@@ -122,6 +122,8 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         >>> w.set_if("busy", lambda state: state == "idle"), w.set_if("busy", lambda state: state == "idle")
         (True, False)
         """
+        if not callable(condition):
+            raise TypeError(f"condition must be a callable of the current value, not {type(condition).__name__}")
         return super().set_if(new_value, condition)
 
     def update(self, function: Callable[[T], T]) -> T:
@@ -144,6 +146,11 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         >>> w.update(lambda n: n + 1)
         2
         """
+        if not callable(function):
+            raise TypeError(
+                f"function must be a callable of the current value, not {type(function).__name__}; "
+                "to set a value use set"
+            )
         return super().update(function)
 
     @_coroutine_function
@@ -178,19 +185,19 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         >>> asyncio.run(main())
         1
         """
-        return self._wait("wait_for", value, immediate, timeout)
+        return self._wait("wait_for", value, bool(immediate), timeout)
 
     @_coroutine_function
     def wait_for_not(self, value: T, *, immediate: bool = True, timeout: float | None = None) -> Coroutine[Any, Any, T]:
         """Wait until the value differs from `value`. Arguments and errors as for `wait_for`."""
-        return self._wait("wait_for_not", value, immediate, timeout)
+        return self._wait("wait_for_not", value, bool(immediate), timeout)
 
     @_coroutine_function
     def wait_for_not_none(
         self: ValueWatcher[S | None], *, immediate: bool = True, timeout: float | None = None
     ) -> Coroutine[Any, Any, S]:
         """Wait until the value is not `None`. Arguments and errors as for `wait_for`."""
-        return self._wait("wait_for_not_none", None, immediate, timeout)
+        return self._wait("wait_for_not_none", None, bool(immediate), timeout)
 
     @_coroutine_function
     def wait_until(
@@ -214,7 +221,7 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
             raise TypeError(
                 f"predicate must be a callable, not {type(predicate).__name__}; to wait for a value use wait_for"
             )
-        return self._wait("wait_until", predicate, immediate, timeout)
+        return self._wait("wait_until", predicate, bool(immediate), timeout)
 
     @_coroutine_function
     def wait_for_change(self, *, timeout: float | None = None) -> Coroutine[Any, Any, T]:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from interlock._pure.parker import Parker
 
-_hubs: dict[int, Hub] = {}
-
 # A forked child has copies of its parent's hubs, and shares the sockets that wake
 # the parent's loops. Hubs of an older generation are dead (X12).
 generation = 0
@@ -25,7 +23,6 @@ generation = 0
 def _forget_the_parent() -> None:
     global generation
     generation += 1
-    _hubs.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -35,39 +32,38 @@ if hasattr(os, "register_at_fork"):
 def running_hub() -> Hub:
     """The hub of the loop that runs in this thread."""
     loop = asyncio.get_running_loop()
-    key = id(loop)
-    hub = _hubs.get(key)
-    # The address of a loop that is gone may be used again, so the loop is compared too.
-    if hub is None or hub.loop() is not loop:
-        hub = _hubs[key] = Hub(loop)
+    hub = getattr(loop, "_interlock_pure_hub", None)
+    if not isinstance(hub, Hub) or hub.generation != generation:
+        hub = Hub(loop)
+        try:
+            loop._interlock_pure_hub = hub  # type: ignore[attr-defined]
+        except (AttributeError, TypeError):
+            pass  # it takes no attributes, so it gets a hub each time: still right, only slower
     return hub
 
 
 class Hub:
-    """The parkers that are ready in one loop. It does not keep the loop alive."""
+    """The parkers that are ready in one loop.
 
-    __slots__ = ("_context", "_generation", "_idle", "_ready", "loop")
+    The loop holds its hub, as an attribute, and the hub its loop only weakly: so it
+    keeps no loop alive, and what waits on a loop that is gone goes with it.
+    """
+
+    __slots__ = ("_context", "_idle", "_ready", "generation", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        key = id(loop)
-
-        def forget(reference: weakref.ref[asyncio.AbstractEventLoop]) -> None:
-            hub = _hubs.get(key)
-            if hub is not None and hub.loop is reference:
-                del _hubs[key]
-
-        self.loop = weakref.ref(loop, forget)
+        self.loop = weakref.ref(loop)
         self._ready: deque[Parker] = deque()
         # Held while a handle is scheduled. It is only ever tried, never waited for,
         # so a signal handler or a finaliser cannot deadlock on it.
         self._idle = threading.Lock()
         # Empty, so that a setter's context leaks to nobody (X13).
         self._context = Context()
-        self._generation = generation
+        self.generation = generation
 
     def push(self, parkers: Iterable[Parker]) -> None:
         """Wake these, from any thread, in the loop's next round."""
-        if self._generation != generation:
+        if self.generation != generation:
             return
         self._ready.extend(parkers)
         if self._idle.acquire(blocking=False):

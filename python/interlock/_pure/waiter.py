@@ -23,7 +23,7 @@ def check_timeout(timeout: Any) -> float | None:
     try:
         seconds = math.ldexp(timeout, 0)
     except OverflowError:
-        seconds = math.inf
+        seconds = -1.0 if timeout < 0 else math.inf  # an integer beyond all floats
     except TypeError:
         raise TypeError(f"timeout must be a number of seconds or None, not {type(timeout).__name__}") from None
     if not seconds >= 0:
