@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,8 +14,9 @@ import pytest
 
 from interlock.demo.backends import load
 
+uvloop: Any
 try:
-    import uvloop
+    uvloop = importlib.import_module("uvloop")
 except ImportError:  # no wheel for this interpreter
     uvloop = None
 

@@ -302,6 +302,29 @@ def test_a_signal_handler_may_set_what_the_main_thread_waits_for(interlock: Any,
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_a_signal_that_comes_as_the_wait_begins_is_not_missed(interlock: Any) -> None:
+    """However shortly before the thread sleeps: its handler runs, and ends the wait."""
+
+    def as_soon_as_it_waits() -> None:
+        while not w.statistics().waiters:
+            pass
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    w = interlock.ValueWatcher(None)
+    before = signal.signal(signal.SIGUSR1, lambda *_: w.set(1))
+    try:
+        for _ in range(100):
+            w.value = None
+            sender = threading.Thread(target=as_soon_as_it_waits)
+            sender.start()
+            try:
+                assert w.sync.wait_for(1, timeout=5) == 1
+            finally:
+                sender.join(LIMIT)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.parametrize("name", SYNC)
 def test_a_signal_handler_that_raises_ends_the_wait(interlock: Any, name: str) -> None:
     """As Ctrl-C does; nothing is left behind."""
