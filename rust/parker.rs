@@ -186,6 +186,8 @@ impl Parker {
             Some(_) => None,
         });
         if replaced.is_some() {
+            // A signal that came before now would not end the wait.
+            py.check_signals()?;
             // `_thread.TIMEOUT_MAX` is some 292 years.
             let seconds = timeout.map_or(-1.0, |seconds| seconds.min(9e9));
             let blocking = true.into_pyobject(py)?.to_owned().into_any();
@@ -195,9 +197,13 @@ impl Parker {
                 Self::settle_now(slf, Outcome::Expired)?;
             }
         }
-        Ok(parker
-            .take_outcome(py)
-            .expect("settled, and read by nobody else"))
+        // The gate goes with the outcome: whoever settles it again, too late, must not open it.
+        let (outcome, waker) = parker.state.with(py, |state| {
+            let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
+            (state.outcome.take(), waker)
+        });
+        drop(waker);
+        Ok(outcome.expect("settled, and read by nobody else"))
     }
 
     /// What the task wants called when it is time to resume it.

@@ -39,6 +39,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("interlock", ["rust", "pure"] if wanted == "both" else [wanted], indirect=True)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # What is there by now stays; looking through it after each test would take most of the time.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def interlock(request: pytest.FixtureRequest) -> Any:
     """The package on one backend."""

@@ -247,6 +247,8 @@ def test_x2_every_method_from_any_thread(interlock: Any, run: Run) -> None:
         await ticks(2)
 
         def work() -> None:
+            # Before the first set, which the loop's thread may read at once without a GIL.
+            closing.close()
             w.set(1)
             w.value = 2
             assert w.set_if(3, lambda n: n == 2) and w.update(lambda n: n + 1) == 4
@@ -254,7 +256,6 @@ def test_x2_every_method_from_any_thread(interlock: Any, run: Run) -> None:
             handle.cancel()
             assert w.watch(initial=True).get_nowait() == (4, 4)
             assert subscription.pending >= 3
-            closing.close()
 
         await asyncio.to_thread(work)
         await asyncio.gather(*tasks)

@@ -191,7 +191,7 @@ def test_w13_a_cancelled_or_timed_out_read_takes_nothing(interlock: Any, run: Ru
         reader.cancel()
         await asyncio.wait([reader])
         w.value = 3
-        rest = read_at_once + [await subscription.get(timeout=0)] + drain(subscription)
+        rest = [*read_at_once, await subscription.get(timeout=0), *drain(subscription)]
         assert rest == [(0, 1), (1, 2), (2, 3)]
 
     run(main())

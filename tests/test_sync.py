@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import functools
 import gc
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -285,65 +288,67 @@ def test_tasks_and_threads_wait_side_by_side(interlock: Any, run: Run) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("name", SYNC)
-def test_a_signal_handler_may_set_what_the_main_thread_waits_for(interlock: Any, name: str) -> None:
-    w = interlock.ValueWatcher(None)
+@contextmanager
+def signalled(w: Any, handler: Callable[[], object]) -> Iterator[None]:
+    """Run the handler in this thread once it waits on `w`.
 
-    def handler(number: int, frame: Any) -> None:
-        w.value = 1
+    The signal is sent again until that is over: one that arrives in the very moment in
+    which CPython puts the thread to sleep does not end the sleep.
+    """
+    over = threading.Event()
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    sender = threading.Thread(target=when_waiting(w, 1, lambda: os.kill(os.getpid(), signal.SIGUSR1)))
+    def send() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while not over.wait(0.2):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler() and None)
+    sender = threading.Thread(target=when_waiting(w, 1, send))
     sender.start()
     try:
-        assert SYNC[name](w.sync, timeout=LIMIT) == 1
+        yield
     finally:
+        over.set()
         sender.join(LIMIT)
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_signal_that_comes_as_the_wait_begins_is_not_missed(interlock: Any) -> None:
-    """However shortly before the thread sleeps: its handler runs, and ends the wait."""
-
-    def as_soon_as_it_waits() -> None:
-        while not w.statistics().waiters:
-            pass
-        os.kill(os.getpid(), signal.SIGUSR1)
-
+@pytest.mark.parametrize("name", SYNC)
+def test_a_signal_handler_may_set_what_the_main_thread_waits_for(interlock: Any, name: str) -> None:
     w = interlock.ValueWatcher(None)
-    before = signal.signal(signal.SIGUSR1, lambda *_: w.set(1))
-    try:
-        for _ in range(100):
-            w.value = None
-            sender = threading.Thread(target=as_soon_as_it_waits)
-            sender.start()
-            try:
-                assert w.sync.wait_for(1, timeout=5) == 1
-            finally:
-                sender.join(LIMIT)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with signalled(w, lambda: w.set(1)):
+        assert SYNC[name](w.sync, timeout=LIMIT) == 1
 
 
 @pytest.mark.parametrize("name", SYNC)
 def test_a_signal_handler_that_raises_ends_the_wait(interlock: Any, name: str) -> None:
     """As Ctrl-C does; nothing is left behind."""
     w = interlock.ValueWatcher(None)
+    raised: list[bool] = []
 
-    def handler(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
+    def interrupt() -> None:
+        if not raised:
+            raised.append(True)
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    sender = threading.Thread(target=when_waiting(w, 1, lambda: os.kill(os.getpid(), signal.SIGUSR1)))
-    sender.start()
-    try:
+    with signalled(w, interrupt):
         with pytest.raises(KeyboardInterrupt):
             SYNC[name](w.sync, timeout=LIMIT)
-    finally:
-        sender.join(LIMIT)
-        signal.signal(signal.SIGUSR1, before)
     assert w.statistics().waiters == 0
     w.value = 1
+
+
+def test_a_signal_that_comes_as_the_wait_begins_is_not_missed(interlock: Any) -> None:
+    """It is pending when the thread is about to sleep, so its handler has to run before that."""
+    # A predicate without any bytecode, after which the interpreter would look for signals:
+    # `kill(pid, value)`, which returns -1, and so is true, for what is no signal's number.
+    predicate = functools.partial(ctypes.CDLL(None).kill, os.getpid())
+    w = interlock.ValueWatcher(int(signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, lambda *_: w.set(9999))
+    try:
+        assert w.sync.wait_until(predicate, timeout=5) == 9999
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_the_view_has_a_repr(interlock: Any) -> None:

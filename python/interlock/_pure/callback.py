@@ -20,7 +20,7 @@ class CallbackHandle:
     during a dispatch.
     """
 
-    __slots__ = ("_callback", "_cancelled", "_generation", "_unused", "_watcher", "key", "match", "since")
+    __slots__ = ("_callback", "_cancelled", "_generation", "_key", "_match", "_since", "_unused", "_watcher")
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class CallbackHandle:
         self._unused = threading.Lock()
         self._cancelled = False
         self._generation = hub.generation
-        self.key = key
-        self.match = match
-        self.since = 0
+        self._key = key
+        self._match = match
+        self._since = 0
 
     def cancel(self) -> None:
         """Stop calling the callback. Idempotent, from any thread, even during a dispatch."""
@@ -52,7 +52,7 @@ class CallbackHandle:
         """Whether `cancel` was called."""
         return self._cancelled
 
-    def call(self, *arguments: Any) -> BaseException | None:
+    def _call(self, *arguments: Any) -> BaseException | None:
         """Call it; return a KeyboardInterrupt or SystemExit, which is not the callback's own failure."""
         callback = self._callback
         if callback is None:
@@ -71,21 +71,21 @@ class CallbackHandle:
             callback.failed(error)
         return None
 
-    def fire(self) -> BaseException | None:
+    def _fire(self) -> BaseException | None:
         """Call a one-shot callback, unless it was called before."""
         if not self._unused.acquire(blocking=False):
             return None
-        interrupt = self.call()
+        interrupt = self._call()
         watcher = self._watcher
         self._watcher = self._callback = None
         if watcher is not None:
             watcher._forget(self)
         return interrupt
 
-    def matched(self, value: Any) -> BaseException | None:
-        return self.fire()
+    def _matched(self, value: Any) -> BaseException | None:
+        return self._fire()
 
-    def failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         """Never called: `equal`, which compares for a one-shot callback, raises nothing but interrupts."""
 
     def __reduce__(self) -> str:

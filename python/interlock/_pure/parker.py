@@ -50,12 +50,12 @@ class Parker:
     order whether the waker or the outcome came first, and never waits for a lock.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_wakeup", "key", "match", "since")
+    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_key", "_match", "_since", "_wakeup")
 
     def __init__(self, key: int | None = None, match: Callable[[Any], object] | None = None) -> None:
-        self.key = key
-        self.match = match
-        self.since = 0
+        self._key = key
+        self._match = match
+        self._since = 0
         self._events: list[Any] = []
         self._asyncio_future_blocking = False
         self._wakeup: Callable[[Parker], object] | None = None
@@ -82,11 +82,11 @@ class Parker:
             return events[0]  # type: ignore[no-any-return]
         return None
 
-    def matched(self, value: Any) -> None:
+    def _matched(self, value: Any) -> None:
         """Settle it with the value; as an `Entry`, it has no interrupt to return."""
         self.resolve(MATCHED, value)
 
-    def failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         self.resolve(FAILED, error)
 
     def park(self, waker: Hub | Gate) -> bool:

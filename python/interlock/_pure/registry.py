@@ -9,13 +9,13 @@ from typing import Any, Protocol
 class Entry(Protocol):
     """What is registered: a waiter or a one-shot callback."""
 
-    key: int | None
-    match: Callable[[Any], object] | None
-    since: int
+    _key: int | None
+    _match: Callable[[Any], object] | None
+    _since: int
 
-    def matched(self, value: Any) -> BaseException | None: ...
+    def _matched(self, value: Any) -> BaseException | None: ...
 
-    def failed(self, error: BaseException) -> None: ...
+    def _failed(self, error: BaseException) -> None: ...
 
 
 def hash_or_none(value: Any) -> int | None:
@@ -47,7 +47,7 @@ class Registry:
         return len(self._scanned) + sum(map(len, list(self._by_hash.values())))
 
     def add(self, entry: Entry) -> None:
-        key = entry.key
+        key = entry._key
         if key is None:
             self._scanned[entry] = None
             return
@@ -61,7 +61,7 @@ class Registry:
                 return
 
     def discard(self, entry: Entry) -> None:
-        key = entry.key
+        key = entry._key
         if key is None:
             self._scanned.pop(entry, None)
             return

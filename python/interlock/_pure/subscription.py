@@ -96,14 +96,12 @@ class Subscription(Generic[T]):
             with lock:
                 # One step.
                 node = cursor.node
-                following = None if node is None else node.next
-                if following is not None:
-                    cursor.node = following
+                if node is not None and node.next is not None:
+                    following = cursor.node = node.next
                     cursor.version = following.version
-            if following is None or node is None:
-                transition = None
-            else:
-                transition = Transition(node.value, following.value)
+                else:
+                    node = None
+            transition = None if node is None else Transition(node.value, following.value)
         if transition is None and ended:
             raise watcher._closed_error()
         return transition
@@ -140,17 +138,18 @@ class Subscription(Generic[T]):
         watcher = self._watcher
         with lock:
             # One step.
-            if watcher._closed or self._closed or watcher._tail.version != self._cursor.version:
-                return None
-            watcher._parked[parker] = None
-            self._parker = parker
-        return parker
+            if not watcher._closed and not self._closed and watcher._tail.version == self._cursor.version:
+                watcher._parked[parker] = None
+                self._parker = parker
+                return parker
+        return None
 
     def _begin(self) -> None:
         # One step.
-        if self._reading:
-            raise RuntimeError("another reader is waiting on this subscription; open one per consumer with watch()")
-        self._reading = True
+        if not self._reading:
+            self._reading = True
+            return
+        raise RuntimeError("another reader is waiting on this subscription; open one per consumer with watch()")
 
     def _end_wait(self, parker: Parker) -> None:
         self._parker = None
@@ -268,11 +267,12 @@ class Subscription(Generic[T]):
         watcher, cursor = self._watcher, self._cursor
         with lock:
             # One step.
-            if self._closed:
+            if not self._closed:
+                self._closed = True
+                self._initial = None
+                cursor.node = None
+            else:
                 return
-            self._closed = True
-            self._initial = None
-            cursor.node = None
             watcher._cursors.pop(cursor, None)
             if cursor.window is not None and cursor.window.leave(cursor.version, watcher._tail):
                 watcher._windows.pop(cursor.window.limit, None)

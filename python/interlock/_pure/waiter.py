@@ -77,6 +77,9 @@ class Wait(Coroutine[Any, Any, Any]):
             registration.cancel()
             self._registration = None
 
+    def __repr__(self) -> str:
+        return f"<coroutine object {self.__qualname__} at {id(self):#x}>"
+
     def __reduce__(self) -> str:
         raise TypeError("a coroutine cannot be pickled or copied")
 

@@ -84,11 +84,12 @@ class Watcher(Generic[T]):
     def _init(self, initial_value: T, equals: Callable[[T, T], object] | None) -> None:
         with lock:
             # One step.
-            if self._initialised:
-                raise RuntimeError("this watcher is initialised already; make another one, or set its value")
-            self._initialised = True
-            self._equals = equals
-            self._tail.value = initial_value
+            if not self._initialised:
+                self._initialised = True
+                self._equals = equals
+                self._tail.value = initial_value
+                return
+        raise RuntimeError("this watcher is initialised already; make another one, or set its value")
 
     @property
     def value(self) -> T:
@@ -170,11 +171,13 @@ class Watcher(Generic[T]):
         nobody: dict[Parker, None] = {}
         with lock:
             # One step.
-            if self._closed or self._tail is not seen:
+            if not self._closed and self._tail is seen:
+                seen.next = node
+                self._tail = node
+                parked, self._parked = self._parked, nobody
+            else:
                 return False
-            seen.next = node
-            self._tail = node
-            parked, self._parked = self._parked, nobody
+            # One step each. Where they do not apply, the jobs below walk the log.
             if not self._waiters._by_hash and not self._waiters._scanned and self._matched is seen:
                 self._matched = node
             if not self._callbacks and not self._once._by_hash and not self._once._scanned and self._dispatched is seen:
@@ -194,11 +197,12 @@ class Watcher(Generic[T]):
         nobody: dict[Parker, None] = {}
         with lock:
             # One step.
-            if self._closed:
+            if not self._closed:
+                self._error = error
+                self._closed = True
+                parked, self._parked = self._parked, nobody
+            else:
                 return
-            self._error = error
-            self._closed = True
-            parked, self._parked = self._parked, nobody
         _notify(parked)
         interrupts: list[BaseException] = []
         self._match(interrupts)
@@ -225,7 +229,7 @@ class Watcher(Generic[T]):
                     self._try_entries(self._waiters, node, interrupts)
                 if self._closed:
                     for entry in self._waiters.all():
-                        entry.failed(self._error or self._closed_error())
+                        entry._failed(self._error or self._closed_error())
                     with lock:
                         self._waiters = Registry()
             finally:
@@ -240,8 +244,8 @@ class Watcher(Generic[T]):
                     old = self._dispatched.value
                     self._dispatched = node
                     for handle in list(self._callbacks):
-                        if handle.since < node.version:
-                            interrupt = handle.call(old, node.value)
+                        if handle._since < node.version:
+                            interrupt = handle._call(old, node.value)
                             if interrupt is not None:
                                 interrupts.append(interrupt)
                     self._try_entries(self._once, node, interrupts)
@@ -259,19 +263,19 @@ class Watcher(Generic[T]):
         value = node.value
         key = hash_or_none(value) if registry._by_hash else 0
         for entry in registry.candidates(key):
-            if entry.since >= node.version or entry.match is None:
+            if entry._since >= node.version or entry._match is None:
                 continue
             try:
-                if not entry.match(value):
+                if not entry._match(value):
                     continue
-                interrupt = entry.matched(value)
+                interrupt = entry._matched(value)
                 if interrupt is not None:
                     interrupts.append(interrupt)
             except (KeyboardInterrupt, SystemExit) as interrupt:
                 interrupts.append(interrupt)
                 continue
             except BaseException as error:
-                entry.failed(error)
+                entry._failed(error)
             with lock:
                 registry.discard(entry)
 
@@ -284,22 +288,22 @@ class Watcher(Generic[T]):
         try:
             seen = self._tail
             if immediate and match(seen.value):
-                parker.matched(seen.value)
+                parker._matched(seen.value)
                 return registration
             with lock:
                 # One step, but for the entry itself, which may come later: a transition
                 # in between is newer than `since` and finds it, or is looked at below.
                 node = self._tail
-                parker.since = node.version
+                parker._since = node.version
                 self._waiters.add(parker)
             if self._closed:
-                parker.failed(self._error or self._closed_error())
+                parker._failed(self._error or self._closed_error())
             elif immediate and node is not seen and match(node.value):
-                parker.matched(node.value)
+                parker._matched(node.value)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            parker.failed(error)
+            parker._failed(error)
         return registration
 
     def _wait(self, kind: str, operand: Any, immediate: bool, timeout: float | None) -> Coroutine[Any, Any, Any]:
@@ -319,7 +323,7 @@ class Watcher(Generic[T]):
     def _on_change(self, callback: Callback) -> CallbackHandle:
         handle = CallbackHandle(self, callback)
         with lock:
-            handle.since = self._tail.version
+            handle._since = self._tail.version
             if not self._closed:
                 self._callbacks[handle] = None
         return handle
@@ -328,11 +332,11 @@ class Watcher(Generic[T]):
         handle = CallbackHandle(self, callback, hash_or_none(value), lambda current: equal(current, value))
         with lock:
             node = self._tail
-            handle.since = node.version
+            handle._since = node.version
             if not self._closed:
                 self._once.add(handle)
         if equal(node.value, value):
-            interrupt = handle.fire()
+            interrupt = handle._fire()
             if interrupt is not None:
                 raise interrupt
         return handle
