@@ -46,6 +46,11 @@ def differs(rule: str, *, theirs: object, ours: object) -> Callable[[Callable[[A
     return register
 
 
+def agrees(rule: str, value: object) -> Callable[[Callable[[Any], object]], Callable[[Any], object]]:
+    """Both do the same, where a class that only looks alike would not."""
+    return differs(rule, theirs=value, ours=value)
+
+
 def run(main: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(bounded(main))
 
@@ -345,7 +350,7 @@ def on_value_called_by_the_time_the_set_returns(watcher: Any) -> object:
     return run(main())
 
 
-@differs("W11", theirs="the loop's", ours="the setter's")
+@agrees("W11", "the loop's")
 def thread_on_value_is_called_in(watcher: Any) -> object:
     async def main() -> object:
         seen: list[threading.Thread] = []
@@ -649,15 +654,17 @@ if sys.version_info < (3, 12):
         return run(main())
 
 
-@differs("X10", theirs=True, ours=False)
+@agrees("X10", True)
 def waits_are_coroutine_functions(watcher: Any) -> object:
-    return inspect.iscoroutinefunction(watcher.wait_for)
+    # Before 3.12 nothing but a native one can be marked for `inspect`.
+    looks = inspect if sys.version_info >= (3, 12) else asyncio
+    return looks.iscoroutinefunction(watcher.wait_for)
 
 
 # The class as an object.
 
 
-@differs("API", theirs="accepted", ours="TypeError")
+@agrees("API", "accepted")
 def subclass_with_other_constructor_arguments(watcher: Any) -> object:
     class Counter(watcher):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -670,7 +677,7 @@ def subclass_with_other_constructor_arguments(watcher: Any) -> object:
     return "accepted"
 
 
-@differs("API", theirs="accepted", ours="AttributeError")
+@agrees("API", "accepted")
 def attribute_on_an_instance(watcher: Any) -> object:
     try:
         watcher(0).name = "state"
