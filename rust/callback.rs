@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::call::{call, call_method};
 use crate::lock::Lock;
-use crate::python::{cannot_pickle, copy_of, equal, generation, hash, in_context, is_interrupt};
+use crate::python::{cannot_pickle, copy_of, equal, generation, in_context, is_interrupt};
 use crate::registry::{Registry, Token};
 use crate::watcher::{Interrupt, Watcher};
 
@@ -222,13 +222,17 @@ impl Watcher {
 
     /// Fire the one-shot callbacks that one transition concerns.
     fn fire_one(&self, py: Python<'_>, version: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut interrupt = Interrupt(None);
         let hashed = self.state.with(py, |state| state.once.has_hashed());
-        let key = if hashed { hash(value)? } else { Some(0) };
+        let key = if hashed {
+            interrupt.hash(value)
+        } else {
+            Some(0)
+        };
         let candidates: Vec<Py<CallbackHandle>> = self.state.with(py, |state| {
             let concerned = state.once.candidates(key);
             concerned.map(|(_, handle)| handle.clone_ref(py)).collect()
         });
-        let mut interrupt = Interrupt(None);
         for handle in candidates {
             let handle = handle.get();
             let Some(awaited) = &handle.awaited else {

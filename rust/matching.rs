@@ -196,8 +196,13 @@ impl Watcher {
 
     /// Resolve the waiters that one transition satisfies.
     fn match_one(&self, py: Python<'_>, version: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut interrupt = Interrupt(None);
         let hashed = self.state.with(py, |state| state.waiters.has_hashed());
-        let key = if hashed { hash(value)? } else { Some(0) };
+        let key = if hashed {
+            interrupt.hash(value)
+        } else {
+            Some(0)
+        };
         let candidates: Vec<(Token, Py<Parker>, Test)> = self.state.with(py, |state| {
             let concerned = state.waiters.candidates(key);
             concerned
@@ -211,7 +216,6 @@ impl Watcher {
                 })
                 .collect()
         });
-        let mut interrupt = Interrupt(None);
         let mut wakes = Wakes::default();
         let mut done = Vec::new();
         for (token, parker, test) in candidates {

@@ -163,10 +163,11 @@ impl Subscription {
             let nothing = !view.closed
                 && reader.initial.is_none()
                 && view.history.pending(&reader.cursor) == 0;
-            match (parker, hub) {
+            // Only borrowed: nothing may be dropped in here.
+            match (&parker, hub) {
                 (Some(parker), Some(hub)) if nothing && parker.get().rearm(py, hub) => {
                     reader.parked = Some(view.parked.insert(None, parker.clone_ref(py)));
-                    Begun::Parked(parker)
+                    Begun::Parked(parker.clone_ref(py))
                 }
                 _ => Begun::Otherwise,
             }

@@ -301,6 +301,17 @@ impl Interrupt {
             self.0.get_or_insert(error);
         }
     }
+
+    /// The hash of a value. Without one, everybody is tried; so an interrupt loses nothing.
+    pub(crate) fn hash(&mut self, value: &Bound<'_, PyAny>) -> Option<isize> {
+        match hash(value) {
+            Ok(hash) => hash,
+            Err(error) => {
+                self.keep(Err(error));
+                None
+            }
+        }
+    }
 }
 
 #[pymethods]

@@ -261,7 +261,12 @@ class Watcher(Generic[T]):
         if not registry:
             return
         value = node.value
-        key = hash_or_none(value) if registry._by_hash else 0
+        try:
+            key = hash_or_none(value) if registry._by_hash else 0
+        except (KeyboardInterrupt, SystemExit) as stop:
+            # Without a hash everybody is tried, so it loses nothing.
+            interrupts.append(stop)
+            key = None
         for entry in registry.candidates(key):
             if entry._since >= node.version or entry._match is None:
                 continue
@@ -271,8 +276,8 @@ class Watcher(Generic[T]):
                 interrupt = entry._matched(value)
                 if interrupt is not None:
                     interrupts.append(interrupt)
-            except (KeyboardInterrupt, SystemExit) as interrupt:
-                interrupts.append(interrupt)
+            except (KeyboardInterrupt, SystemExit) as stop:
+                interrupts.append(stop)
                 continue
             except BaseException as error:
                 entry._failed(error)
