@@ -29,8 +29,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_the_parent)
 
 
+class _Current(threading.local):
+    """The hub whose round is under way in this thread, so that its loop is running here."""
+
+    hub: Hub | None = None
+
+
+_current = _Current()
+
+
 def running_hub() -> Hub:
     """The hub of the loop that runs in this thread."""
+    current = _current.hub
+    if current is not None:
+        return current
     loop = asyncio.get_running_loop()
     hub = getattr(loop, "_interlock_pure_hub", None)
     if not isinstance(hub, Hub) or hub.generation != generation:
@@ -42,6 +54,13 @@ def running_hub() -> Hub:
     return hub
 
 
+class _NoLoop:
+    """Stands in for a loop where a future only has to exist."""
+
+    def get_debug(self) -> bool:
+        return False
+
+
 class Hub:
     """The parkers that are ready in one loop.
 
@@ -49,7 +68,7 @@ class Hub:
     keeps no loop alive, and what waits on a loop that is gone goes with it.
     """
 
-    __slots__ = ("_context", "_idle", "_ready", "generation", "loop")
+    __slots__ = ("_context", "_done", "_idle", "_ready", "generation", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
@@ -57,6 +76,10 @@ class Hub:
         # Held while a handle is scheduled. It is only ever tried, never waited for,
         # so a signal handler or a finaliser cannot deadlock on it.
         self._idle = threading.Lock()
+        # A future that is done: what a task is told it has waited for. It would ask a
+        # parker for its result by name; for an `asyncio.Future` it has a short way.
+        self._done: asyncio.Future[None] = asyncio.Future(loop=_NoLoop())  # type: ignore[arg-type]
+        self._done.set_result(None)
         # Empty, so that a setter's context leaks to nobody (X13).
         self._context = Context()
         self.generation = generation
@@ -77,7 +100,7 @@ class Hub:
             # A task of the loop is running here, so the loop looks at its ready list
             # before it sleeps. Without one this may be a signal handler that has
             # interrupted the loop's sleep: only the thread-safe call ends that.
-            if _get_running_loop() is loop and asyncio.current_task(loop) is not None:
+            if _current.hub is self or (_get_running_loop() is loop and asyncio.current_task(loop) is not None):
                 loop.call_soon(self._run, context=self._context)
             else:
                 loop.call_soon_threadsafe(self._run, context=self._context)
@@ -88,13 +111,16 @@ class Hub:
 
     def _run(self) -> None:
         self._idle.release()
+        ready, done = self._ready, self._done
+        outer, _current.hub = _current.hub, self
         # What these wake becomes ready for the next round, so that no task starves the loop.
-        remaining = len(self._ready)
+        remaining = len(ready)
         try:
             while remaining:
                 remaining -= 1
-                self._ready.popleft().wake()
+                ready.popleft().wake(done)
         finally:
+            _current.hub = outer
             # Only KeyboardInterrupt and SystemExit get here early; the others are still to be woken.
             if remaining:
                 self.push(())

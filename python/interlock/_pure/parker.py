@@ -58,7 +58,7 @@ class Parker:
         self._since = 0
         self._events: list[Any] = []
         self._asyncio_future_blocking = False
-        self._wakeup: Callable[[Parker], object] | None = None
+        self._wakeup: Callable[[Any], object] | None = None
         self._context: Context | None = None
 
     def resolve(self, kind: str, payload: Any = None) -> bool:
@@ -101,7 +101,8 @@ class Parker:
 
     @property
     def settled(self) -> bool:
-        return any(isinstance(event, tuple) for event in self._events)
+        events = self._events
+        return len(events) > 1 or (len(events) == 1 and isinstance(events[0], tuple))
 
     async def wait(self, timeout: float | None) -> tuple[str, Any]:
         """Suspend the running task until there is an outcome."""
@@ -134,30 +135,35 @@ class Parker:
     def __await__(self) -> Generator[Parker, None, None]:
         self._asyncio_future_blocking = True
         yield self
-        if not self.settled:
+        # Parked, so its waker is the first event.
+        if len(self._events) < 2:
             raise RuntimeError("coroutine is being awaited already")
 
-    def add_done_callback(self, callback: Callable[[Parker], object], *, context: Context | None = None) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
         self._wakeup = callback
         self._context = context
 
-    def remove_done_callback(self, callback: Callable[[Parker], object]) -> int:
+    def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         if self._wakeup != callback:
             return 0
         self._wakeup = None
         return 1
 
-    def wake(self) -> None:
+    def wake(self, done: asyncio.Future[None]) -> None:
+        """Resume the task; it is told that `done` is what it waited for, unless it was cancelled."""
         wakeup, context = self._wakeup, self._context
-        self._wakeup = self._context = None
         if wakeup is None:
             return
+        self._wakeup = self._context = None
+        awaited = self if self._events[1][0] is CANCELLED else done
         if context is None:
-            wakeup(self)
+            wakeup(awaited)
         else:
-            context.run(wakeup, self)
+            context.run(wakeup, awaited)
 
-    def get_loop(self) -> asyncio.AbstractEventLoop | None:
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """Not `get_loop`, which the task would prefer: an attribute is cheaper to get than a method to call."""
         waker = self._events[0] if self._events else None
         return waker.loop() if isinstance(waker, Hub) else None
 

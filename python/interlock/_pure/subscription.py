@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock._pure.history import Node, Window
+from interlock._pure.hub import running_hub
 from interlock._pure.lock import lock
 from interlock._pure.parker import EXPIRED, Parker
 from interlock._pure.waiter import check_timeout, named
@@ -169,17 +170,20 @@ class Subscription(Generic[T]):
                 parker = self._park()
                 if parker is None:
                     continue
-                if timeout is not None:
-                    now = asyncio.get_running_loop().time()
-                    if deadline is None:
-                        deadline = now + timeout
-                    timeout = max(0, deadline - now)
                 try:
-                    kind, _ = await parker.wait(timeout)
+                    if timeout is None:
+                        # As `parker.wait`, without another coroutine.
+                        if parker.park(running_hub()):
+                            await parker
+                    else:
+                        now = asyncio.get_running_loop().time()
+                        if deadline is None:
+                            deadline = now + timeout
+                        kind, _ = await parker.wait(max(0, deadline - now))
+                        if kind is EXPIRED:
+                            timeout = 0
                 finally:
                     self._end_wait(parker)
-                if kind is EXPIRED:
-                    timeout = 0
         finally:
             self._reading = False
 
