@@ -341,6 +341,8 @@ def failures() -> Iterator[Failures]:
     logger.removeFilter(counter)
 
 
+# Hypothesis asks the collector who refers to its generator; the conftest has frozen who does.
+@pytest.mark.filterwarnings("ignore:It looks like `register_random` was passed:hypothesis.errors.HypothesisWarning")
 def test_backends_and_model_agree_on_every_result(request: pytest.FixtureRequest, failures: Failures) -> None:
     wanted = request.config.getoption("--backend")
     packages = {name: load(name) for name in (["rust", "pure"] if wanted == "both" else [wanted])}
