@@ -76,7 +76,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
                 for task in left:
                     task.cancel()
                 if left:
-                    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+                    loop.run_until_complete(asyncio.wait(left, timeout=10))
                 loop.run_until_complete(loop.shutdown_asyncgens())
             finally:
                 loop.close()

@@ -130,8 +130,8 @@ class ValueWatcher(core.Watcher[T], Generic[T]):
         """Set the value to `function(current value)`, atomically (W8).
 
         The function runs without any lock and may use this watcher; it is called
-        again when another thread set the value meanwhile, so it should have no
-        side effects. If it raises, nothing changes.
+        again when the value was set meanwhile, so it should have no side effects,
+        and must not set this watcher itself each time. If it raises, nothing changes.
 
         Args:
             function: Makes the new value from the current one.
