@@ -20,6 +20,7 @@ use crate::python::{
 use crate::ready::ReadyList;
 use crate::stop::Stop;
 use crate::timers::{Deadline, Timers};
+use crate::watcher::Interrupt;
 
 /// The parkers that are ready in one loop.
 ///
@@ -36,6 +37,8 @@ pub(crate) struct Hub {
     generation: u64,
     ready: Lock<ReadyList<Py<Parker>>>,
     timers: Lock<Timers<Py<Parker>>>,
+    /// The loop's one timer for them.
+    timer: Lock<Option<Py<PyAny>>>,
     pub(crate) stop: Stop,
     /// The loop, held while a round is under way.
     running: Lock<Option<Py<PyAny>>>,
@@ -48,7 +51,11 @@ thread_local! {
 
 /// The hub whose round is under way in this thread.
 pub(crate) fn current_hub(py: Python<'_>) -> Option<Bound<'_, Hub>> {
-    CURRENT.with_borrow(|current| current.as_ref().map(|hub| hub.bind(py).clone()))
+    // One of an older generation was left by a fork from within its round.
+    CURRENT.with_borrow(|current| {
+        let hub = current.as_ref()?;
+        (hub.get().generation == generation()).then(|| hub.bind(py).clone())
+    })
 }
 
 /// The hub of the loop that runs in this thread, and the loop.
@@ -93,6 +100,7 @@ impl Hub {
             generation: generation(),
             ready: Lock::new(ReadyList::new()),
             timers: Lock::new(Timers::new()),
+            timer: Lock::new(None),
             stop: Stop::new(),
             running: Lock::new(None),
         })
@@ -156,9 +164,14 @@ impl Hub {
         } else {
             intern!(py, "call_soon_threadsafe")
         };
-        let context = slf.get().context.bind(py);
+        // The hub's own is entered while a round is under way, and this handle may run within.
+        let context = if in_round {
+            new_context(py)?
+        } else {
+            slf.get().context.bind(py).clone()
+        };
         let keyword = imports(py).context_keyword.bind(py);
-        call_method(&event_loop, name, [slf.as_any(), context], Some(keyword)).map(drop)
+        call_method(&event_loop, name, [slf.as_any(), &context], Some(keyword)).map(drop)
     }
 
     /// Let the wait expire at a time of the loop's clock.
@@ -172,7 +185,6 @@ impl Hub {
         let timers = &slf.get().timers;
         let (deadline, arm) = timers.with(py, |timers| timers.insert(when, parker));
         if arm && let Err(error) = Self::arm(slf, event_loop, when) {
-            timers.with(py, Timers::disarm);
             slf.get().stop_timer(py, deadline);
             return Err(error);
         }
@@ -183,14 +195,23 @@ impl Hub {
         drop(self.timers.with(py, |timers| timers.remove(deadline)));
     }
 
+    /// Let the loop call `expire` at this time, and no more at a later one.
     fn arm(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>, when: f64) -> PyResult<()> {
-        let py = slf.py();
+        let (py, hub) = (slf.py(), slf.get());
         let expire = slf.getattr(intern!(py, "expire"))?;
         let when = when.into_pyobject(py)?.into_any();
-        let context = slf.get().context.bind(py);
+        let context = hub.context.bind(py);
         let keyword = imports(py).context_keyword.bind(py);
-        let arguments = [&when, &expire, &when, context];
-        call_method(event_loop, intern!(py, "call_at"), arguments, Some(keyword)).map(drop)
+        let arguments = [&when, &expire, context];
+        let name = intern!(py, "call_at");
+        let timer = call_method(event_loop, name, arguments, Some(keyword)).inspect_err(|_| {
+            hub.timers.with(py, Timers::disarm);
+        })?;
+        let later = hub.timer.with(py, |slot| slot.replace(timer.unbind()));
+        match later {
+            Some(later) => call_method(later.bind(py), intern!(py, "cancel"), [], None).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn wake(&self, parker: &Bound<'_, Parker>) -> PyResult<()> {
@@ -246,9 +267,9 @@ impl Hub {
         };
         let outer_loop = hub
             .running
-            .with(py, |running| running.replace(event_loop.unbind()));
+            .with(py, |running| running.replace(event_loop.clone().unbind()));
         let outer = CURRENT.replace(Some(slf.clone().unbind()));
-        let outcome = Self::round(slf);
+        let outcome = Self::round(slf, &event_loop);
         hub.stop.forget(py);
         drop(CURRENT.replace(outer));
         drop(
@@ -259,21 +280,31 @@ impl Hub {
     }
 
     /// Called by the loop's timer.
-    fn expire(slf: &Bound<'_, Self>, when: f64) -> PyResult<()> {
+    fn expire(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, hub) = (slf.py(), slf.get());
+        drop(hub.timer.with(py, Option::take));
         let Some(event_loop) = hub.event_loop(py)? else {
             return Ok(());
         };
-        let now = now(&event_loop)?;
-        let (due, next) = hub.timers.with(py, |timers| timers.fired(when, now));
-        if let Some(next) = next {
-            Self::arm(slf, &event_loop, next)?;
-        }
+        // Whatever interrupts this, nobody's time may be forgotten.
+        let mut interrupt = Interrupt(None);
+        let now = now(&event_loop).unwrap_or_else(|error| {
+            interrupt.keep(Err(error));
+            0.0
+        });
+        let (due, next) = hub.timers.with(py, |timers| timers.fired(now));
         let mut wakes = Wakes::default();
         for parker in due {
-            Parker::settle(&parker, py, Outcome::Expired, &mut wakes)?;
+            interrupt.keep(Parker::settle(&parker, py, Outcome::Expired, &mut wakes).map(drop));
         }
-        wakes.flush(py)
+        interrupt.keep(wakes.flush(py));
+        if let Some(next) = next
+            && let Err(error) = Self::arm(slf, &event_loop, next)
+        {
+            interrupt.keep(Err(error));
+            interrupt.keep(Self::arm(slf, &event_loop, next));
+        }
+        interrupt.0.map_or(Ok(()), Err)
     }
 
     #[allow(clippy::unused_self)]
@@ -284,6 +315,9 @@ impl Hub {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.timers
             .peek(|timers| timers.items().try_for_each(|parker| visit.call(parker)))
+            .unwrap_or(Ok(()))?;
+        self.timer
+            .peek(|timer| visit.call(&*timer))
             .unwrap_or(Ok(()))?;
         visit.call(&self.event_loop)?;
         visit.call(&self.done)?;
@@ -300,6 +334,7 @@ impl Hub {
     fn __clear__(&self, py: Python<'_>) {
         drop(self.ready.with(py, ReadyList::abandon));
         drop(self.timers.with(py, Timers::clear));
+        drop(self.timer.with(py, Option::take));
     }
 }
 
@@ -310,24 +345,31 @@ pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 impl Hub {
-    fn round(slf: &Bound<'_, Self>) -> PyResult<()> {
+    fn round(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, hub) = (slf.py(), slf.get());
         let count = hub.ready.with(py, ReadyList::begin_round);
+        // A loop that may be run again inside one of its own tasks must find a handle then,
+        // for those whose turn has not come.
+        if count > 1 && event_loop.hasattr(intern!(py, "_nest_patched"))? {
+            Self::push(slf, [])?;
+        }
         for done in 1..=count {
             let Some(parker) = hub.ready.with(py, ReadyList::pop) else {
                 break;
             };
-            let Err(error) = hub.wake(parker.bind(py)) else {
-                continue;
-            };
-            if is_interrupt(py, &error) {
+            let woken = hub.wake(parker.bind(py)).or_else(|error| {
+                if is_interrupt(py, &error) {
+                    return Err(error);
+                }
+                Self::report(slf, error)
+            });
+            if let Err(interrupt) = woken {
                 // The rest is still to be woken, should the loop run again.
                 if done < count {
                     Self::push(slf, [])?;
                 }
-                return Err(error);
+                return Err(interrupt);
             }
-            Self::report(slf, error)?;
         }
         Ok(())
     }
@@ -361,12 +403,14 @@ pub(crate) struct Wakes {
 
 impl Wakes {
     pub(crate) fn add(&mut self, py: Python<'_>, hub: Py<Hub>, parker: Py<Parker>) -> PyResult<()> {
+        let mut flushed = Ok(());
         if self.hub.as_ref().is_none_or(|current| !current.is(&hub)) {
-            self.flush(py)?;
+            flushed = self.flush(py);
             self.hub = Some(hub);
         }
+        // Whatever interrupted the flush, this one is settled and has to be woken.
         self.parkers.push(parker);
-        Ok(())
+        flushed
     }
 
     pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {

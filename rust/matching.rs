@@ -104,7 +104,8 @@ pub(crate) struct Waiter {
 pub(crate) struct Registration(Kind);
 
 enum Kind {
-    Settled(PyResult<Py<PyAny>>),
+    /// The value, or the exception.
+    Settled(Result<Py<PyAny>, Py<PyAny>>),
     Pending {
         watcher: Py<Watcher>,
         parker: Py<Parker>,
@@ -113,7 +114,7 @@ enum Kind {
 }
 
 impl Registration {
-    fn settled(result: PyResult<Py<PyAny>>) -> Self {
+    fn settled(result: Result<Py<PyAny>, Py<PyAny>>) -> Self {
         Self(Kind::Settled(result))
     }
 
@@ -127,7 +128,9 @@ impl Registration {
 
     pub(crate) fn into_result(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.0 {
-            Kind::Settled(result) => result,
+            Kind::Settled(result) => {
+                result.map_err(|error| PyErr::from_value(error.into_bound(py)))
+            }
             Kind::Pending { .. } => Ok(py.None()),
         }
     }
@@ -151,8 +154,7 @@ impl Registration {
                 visit.call(watcher)?;
                 visit.call(parker)
             }
-            Kind::Settled(Ok(value)) => visit.call(value),
-            Kind::Settled(Err(_)) => Ok(()),
+            Kind::Settled(Ok(held) | Err(held)) => visit.call(held),
         }
     }
 }
@@ -257,7 +259,10 @@ impl Watcher {
                 Ok(true) => return Ok(Registration::settled(Ok(value.unbind()))),
                 Ok(false) => seen = Some(version),
                 Err(error) if is_interrupt(py, &error) => return Err(error),
-                Err(error) => return Ok(Registration::settled(Err(error))),
+                Err(error) => {
+                    let error = error.into_value(py).into_any();
+                    return Ok(Registration::settled(Err(error)));
+                }
             }
         }
         let parker = Py::new(py, Parker::new())?;
@@ -279,10 +284,7 @@ impl Watcher {
             Ok((token, missed))
         });
         let Ok((token, missed)) = registered else {
-            let error = watcher.wait_error(py);
-            return Ok(Registration::settled(Err(PyErr::from_value(
-                error.into_bound(py),
-            ))));
+            return Ok(Registration::settled(Err(watcher.wait_error(py))));
         };
         let registration = Registration(Kind::Pending {
             watcher: slf.clone().unbind(),

@@ -188,8 +188,7 @@ impl Parker {
         if replaced.is_some() {
             // A signal that came before now would not end the wait.
             py.check_signals()?;
-            // `_thread.TIMEOUT_MAX` is some 292 years.
-            let seconds = timeout.map_or(-1.0, |seconds| seconds.min(9e9));
+            let seconds = timeout.map_or(-1.0, |seconds| seconds.min(imports(py).longest));
             let blocking = true.into_pyobject(py)?.to_owned().into_any();
             let seconds = seconds.into_pyobject(py)?.into_any();
             let acquired = call_method(&gate, acquire, [&blocking, &seconds], None)?;
@@ -217,6 +216,16 @@ impl Parker {
             })
         })
     }
+}
+
+/// `CancelledError`, with the message given to `Task.cancel`.
+pub(crate) fn cancelled(py: Python<'_>, message: Option<Py<PyAny>>) -> PyErr {
+    let class = imports(py).cancelled_error.bind(py);
+    let error = match message {
+        Some(message) => class.call1((message,)),
+        None => class.call0(),
+    };
+    error.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn open_gate(gate: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -296,23 +305,16 @@ impl Parker {
 
     /// Called by the task when it resumes; raises only if the wait was cancelled.
     fn result(&self, py: Python<'_>) -> PyResult<()> {
-        let cancelled = self.state.with(py, |state| match &state.outcome {
+        let outcome = self.state.with(py, |state| match &state.outcome {
             None => Err(()),
             Some(Outcome::Cancelled(message)) => {
                 Ok(Some(message.as_ref().map(|message| message.clone_ref(py))))
             }
             Some(_) => Ok(None),
         });
-        match cancelled {
+        match outcome {
             Ok(None) => Ok(()),
-            Ok(Some(message)) => {
-                let class = imports(py).cancelled_error.bind(py);
-                let error = match message {
-                    Some(message) => class.call1((message,))?,
-                    None => class.call0()?,
-                };
-                Err(PyErr::from_value(error))
-            }
+            Ok(Some(message)) => Err(cancelled(py, message)),
             Err(()) => {
                 let class = imports(py).invalid_state_error.bind(py);
                 Err(PyErr::from_value(

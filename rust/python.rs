@@ -27,6 +27,8 @@ pub(crate) struct Imports {
     pub(crate) transition: Py<PyType>,
     pub(crate) equal: Py<PyAny>,
     pub(crate) allocate_lock: Py<PyAny>,
+    /// The longest time, in seconds, that a lock can be waited for.
+    pub(crate) longest: f64,
     pub(crate) copy_context: Py<PyAny>,
     pub(crate) weak_reference: Py<PyAny>,
     pub(crate) context_keyword: Py<PyTuple>,
@@ -81,6 +83,7 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
         lagged: class(&errors, "Lagged")?,
         transition: class(&py.import("interlock.transition")?, "Transition")?,
         equal: py.import("interlock.equality")?.getattr("equal")?.unbind(),
+        longest: py.import("_thread")?.getattr("TIMEOUT_MAX")?.extract()?,
         allocate_lock: py.import("_thread")?.getattr("allocate_lock")?.unbind(),
         copy_context: py.import("contextvars")?.getattr("copy_context")?.unbind(),
         weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
@@ -162,6 +165,11 @@ pub(crate) fn transition<'py>(
         let pair = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 2))?;
         ffi::PyTuple_SET_ITEM(pair.as_ptr(), 0, old.into_ptr());
         ffi::PyTuple_SET_ITEM(pair.as_ptr(), 1, new.into_ptr());
+        // A tuple keeps its hash; this is how it says that it has not been asked for yet.
+        #[cfg(Py_3_14)]
+        {
+            (*pair.as_ptr().cast::<ffi::PyTupleObject>()).ob_hash = -1;
+        }
         Ok(pair)
     }
 }

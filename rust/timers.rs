@@ -52,7 +52,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Add a deadline. True if the loop's timer must be armed for it.
+    /// Add a deadline. True if the loop's timer must be armed for it, instead of a later one.
     pub(crate) fn insert(&mut self, when: f64, item: T) -> (Deadline, bool) {
         self.serial += 1;
         let deadline = Deadline {
@@ -71,20 +71,16 @@ impl<T> Timers<T> {
         self.waiting.remove(&deadline)
     }
 
-    /// The loop's timer for `when` has fired: whose time is up, and when to fire next.
-    pub(crate) fn fired(&mut self, when: f64, now: f64) -> (Vec<T>, Option<f64>) {
+    /// The loop's timer has fired at `now`: whose time is up, and when to fire next.
+    pub(crate) fn fired(&mut self, now: f64) -> (Vec<T>, Option<f64>) {
         // The loop may fire a little before the time, by its clock's resolution.
-        let now = now.max(when);
+        let now = self.armed.map_or(now, |armed| now.max(armed));
         let mut due = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
             if first.key().when > now {
                 break;
             }
             due.push(first.remove());
-        }
-        // An earlier timer may have been armed meanwhile; then that one goes on.
-        if self.armed.is_some_and(|armed| armed < when) {
-            return (due, None);
         }
         self.armed = self.waiting.keys().next().map(|deadline| deadline.when);
         (due, self.armed)
@@ -114,9 +110,9 @@ mod tests {
         assert!(timers.insert(5.0, "a").1);
         assert!(!timers.insert(6.0, "b").1);
         assert!(timers.insert(4.0, "c").1);
-        assert_eq!(timers.fired(4.0, 4.0), (vec!["c"], Some(5.0)));
-        assert_eq!(timers.fired(5.0, 5.5), (vec!["a"], Some(6.0)));
-        assert_eq!(timers.fired(6.0, 6.0), (vec!["b"], None));
+        assert_eq!(timers.fired(4.0), (vec!["c"], Some(5.0)));
+        assert_eq!(timers.fired(5.5), (vec!["a"], Some(6.0)));
+        assert_eq!(timers.fired(6.0), (vec!["b"], None));
         assert!(timers.insert(7.0, "d").1);
     }
 
@@ -128,25 +124,23 @@ mod tests {
         assert_eq!(timers.remove(deadline), None);
         assert_eq!(timers.items().count(), 0);
         assert!(!timers.insert(2.0, "b").1);
-        assert_eq!(timers.fired(1.0, 1.0), (vec![], Some(2.0)));
+        assert_eq!(timers.fired(1.0), (vec![], Some(2.0)));
     }
 
     #[test]
-    fn equal_deadlines_are_due_together_in_order() {
+    fn equal_deadlines_are_due_together_in_order_even_if_the_loop_is_early() {
         let mut timers = Timers::new();
         timers.insert(1.0, "a");
         timers.insert(1.0, "b");
-        assert_eq!(timers.fired(1.0, 0.999), (vec!["a", "b"], None));
+        assert_eq!(timers.fired(0.999), (vec!["a", "b"], None));
     }
 
     #[test]
-    fn a_later_timer_that_fires_leaves_the_earlier_one_armed() {
+    fn a_timer_that_could_not_be_armed_is_armed_for_the_next_deadline() {
         let mut timers = Timers::new();
-        timers.insert(5.0, "late");
-        timers.insert(4.0, "early");
-        // The loop runs the timer for 5 first if both are overdue and it likes to.
-        assert_eq!(timers.fired(5.0, 5.0), (vec!["early", "late"], None));
-        assert_eq!(timers.fired(4.0, 5.0), (vec![], None));
-        assert!(timers.insert(9.0, "next").1);
+        assert!(timers.insert(1.0, "a").1);
+        timers.disarm();
+        assert!(timers.insert(2.0, "b").1);
+        assert_eq!(timers.fired(2.0), (vec!["a", "b"], None));
     }
 }

@@ -14,9 +14,8 @@ use pyo3::{PyTraverseError, PyTypeInfo};
 use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
 use crate::matching::Registration;
-use crate::parker::{Outcome, Parker};
+use crate::parker::{Outcome, Parker, cancelled};
 use crate::python::{cannot_pickle, imports};
-use crate::stop::Stop;
 use crate::subscription::{Begun, Subscription};
 use crate::timers::Deadline;
 
@@ -66,9 +65,11 @@ pub(crate) fn unwrap(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         Outcome::Matched(value) => Ok(value),
         Outcome::Failed(error) => Err(PyErr::from_value(error.into_bound(py))),
         Outcome::Expired => Err(timed_out(py)),
-        Outcome::Notified | Outcome::Cancelled(_) => {
-            unreachable!("only a task is cancelled, only a reader notified")
-        }
+        // A driver that is no task may have cancelled the parker and gone on all the same.
+        Outcome::Cancelled(message) => Err(cancelled(py, message)),
+        Outcome::Notified => Err(PyRuntimeError::new_err(
+            "a wait was woken without an outcome",
+        )),
     }
 }
 
@@ -139,6 +140,7 @@ impl Wait {
         self.progress.with(py, |progress| {
             progress.phase = Phase::Fresh;
             progress.source = Some(source);
+            progress.direct = false;
         });
     }
 
@@ -393,7 +395,7 @@ struct Refused(PyErr);
 fn stop_iteration(py: Python<'_>, value: Py<PyAny>) {
     match current_hub(py) {
         Some(hub) => hub.get().stop.raise(py, value),
-        None => Stop::new().raise(py, value),
+        None => PyStopIteration::new_err((value,)).restore(py),
     }
 }
 
@@ -449,10 +451,7 @@ impl Wait {
         }
         match Self::step(slf)? {
             Step::Yield(parker) => Ok(parker),
-            Step::Return(value) => {
-                Stop::new().raise(py, value);
-                Err(PyErr::fetch(py))
-            }
+            Step::Return(value) => Err(PyStopIteration::new_err((value,))),
         }
     }
 
@@ -485,8 +484,15 @@ impl Wait {
         Err(PyErr::from_value(error))
     }
 
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let running = self
+            .progress
+            .with(py, |progress| matches!(progress.phase, Phase::Running));
+        if running {
+            return Err(PyValueError::new_err("coroutine already executing"));
+        }
         self.abandon(py);
+        Ok(())
     }
 
     #[getter]

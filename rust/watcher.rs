@@ -503,16 +503,18 @@ impl Watcher {
             let handle = CallbackHandle::new(slf.clone().unbind(), callback, None, since)?;
             let handle = Py::new(py, handle)?;
             let listed = handle.clone_ref(py);
-            let token = watcher.state.with(py, |state| {
+            let registered = watcher.state.with(py, |state| {
                 if state.history.version() != since {
                     return Err(listed);
                 }
-                Ok((!state.closed).then(|| state.callbacks.insert(None, listed)))
-            });
-            if let Ok(token) = token {
-                if let Some(token) = token {
+                if !state.closed {
+                    // Before anybody can find it there.
+                    let token = state.callbacks.insert(None, listed);
                     handle.get().set_token(py, token);
                 }
+                Ok(())
+            });
+            if registered.is_ok() {
                 return Ok(handle);
             }
         }
@@ -537,16 +539,18 @@ impl Watcher {
                 return Ok(handle);
             }
             let listed = handle.clone_ref(py);
-            let token = watcher.state.with(py, |state| {
+            let registered = watcher.state.with(py, |state| {
                 if state.history.version() != since {
                     return Err(listed);
                 }
-                Ok((!state.closed).then(|| state.once.insert(key, listed)))
-            });
-            if let Ok(token) = token {
-                if let Some(token) = token {
+                if !state.closed {
+                    // Before anybody can find it there.
+                    let token = state.once.insert(key, listed);
                     handle.get().set_token(py, token);
                 }
+                Ok(())
+            });
+            if registered.is_ok() {
                 return Ok(handle);
             }
         }

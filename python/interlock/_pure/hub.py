@@ -41,7 +41,8 @@ _current = _Current()
 def running_hub() -> Hub:
     """The hub of the loop that runs in this thread."""
     current = _current.hub
-    if current is not None:
+    # One of an older generation was left by a fork from within its round.
+    if current is not None and current.generation == generation:
         return current
     loop = asyncio.get_running_loop()
     hub = getattr(loop, "_interlock_pure_hub", None)
@@ -93,34 +94,56 @@ class Hub:
             self._schedule()
 
     def _schedule(self) -> None:
-        loop = self.loop()
         try:
-            if loop is None:
-                raise RuntimeError("the loop is gone")
-            # A task of the loop is running here, so the loop looks at its ready list
-            # before it sleeps. Without one this may be a signal handler that has
-            # interrupted the loop's sleep: only the thread-safe call ends that.
-            if _current.hub is self or (_get_running_loop() is loop and asyncio.current_task(loop) is not None):
-                loop.call_soon(self._run, context=self._context)
-            else:
-                loop.call_soon_threadsafe(self._run, context=self._context)
+            self._call_soon()
         except RuntimeError:
             # Closed or gone. Asking first would be a race; nobody is left to wake (X4).
-            self._ready.clear()
-            self._idle.release()
+            self._abandon()
+        except BaseException:
+            # An interrupt came in the middle: whether the handle got there is unknown, and
+            # one too many does no harm.
+            try:
+                self._call_soon()
+            except BaseException:
+                self._abandon()
+            raise
+
+    def _call_soon(self) -> None:
+        loop = self.loop()
+        if loop is None:
+            raise RuntimeError("the loop is gone")
+        # A task of the loop is running here, so the loop looks at its ready list before it
+        # sleeps. Without one this may be a signal handler that has interrupted the loop's
+        # sleep: only the thread-safe call ends that.
+        if _current.hub is self:
+            # The hub's own context is entered, and this handle may run within the round.
+            loop.call_soon(self._run, context=Context())
+        elif _get_running_loop() is loop and asyncio.current_task(loop) is not None:
+            loop.call_soon(self._run, context=self._context)
+        else:
+            loop.call_soon_threadsafe(self._run, context=self._context)
+
+    def _abandon(self) -> None:
+        self._ready.clear()
+        self._idle.release()
 
     def _run(self) -> None:
-        self._idle.release()
+        if self._idle.locked():
+            self._idle.release()
         ready, done = self._ready, self._done
         outer, _current.hub = _current.hub, self
         # What these wake becomes ready for the next round, so that no task starves the loop.
         remaining = len(ready)
+        # A loop that may be run again inside one of its own tasks must find a handle then,
+        # for those whose turn has not come.
+        if remaining > 1 and hasattr(self.loop(), "_nest_patched"):
+            self.push(())
         try:
-            while remaining:
+            while remaining and ready:
                 remaining -= 1
                 ready.popleft().wake(done)
         finally:
             _current.hub = outer
             # Only KeyboardInterrupt and SystemExit get here early; the others are still to be woken.
-            if remaining:
+            if remaining and ready:
                 self.push(())

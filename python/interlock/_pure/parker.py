@@ -106,7 +106,7 @@ class Parker:
 
     async def wait(self, timeout: float | None) -> tuple[str, Any]:
         """Suspend the running task until there is an outcome."""
-        if not self.park(hub := running_hub()):
+        if self.settled or not self.park(hub := running_hub()):
             return self.outcome
         if timeout == 0:
             self.resolve(EXPIRED)

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock._pure.parker import EXPIRED, MATCHED
+from interlock._pure.parker import CANCELLED, EXPIRED, MATCHED
 
 if TYPE_CHECKING:
     from interlock._pure.matching import Registration
@@ -38,6 +38,9 @@ def unwrap(outcome: tuple[str, Any]) -> Any:
         return payload
     if kind is EXPIRED:
         raise asyncio.TimeoutError
+    if kind is CANCELLED:
+        # A driver that is no task has cancelled the parker and gone on all the same.
+        raise asyncio.CancelledError if payload is None else asyncio.CancelledError(payload)
     raise payload
 
 
@@ -73,7 +76,8 @@ class Wait(Coroutine[Any, Any, Any]):
 
     def _cancel(self) -> None:
         registration = self._registration
-        if registration is not None:
+        # One that is running refuses what comes next.
+        if registration is not None and not self._coroutine.cr_running:
             registration.cancel()
             self._registration = None
 
@@ -84,7 +88,7 @@ class Wait(Coroutine[Any, Any, Any]):
         raise TypeError("a coroutine cannot be pickled or copied")
 
 
-def named(coroutine: Coroutine[Any, Any, T], qualified_name: str) -> Coroutine[Any, Any, T]:
+def named(coroutine: Coroutine[Any, Any, T], qualified_name: str) -> CoroutineType[Any, Any, T]:
     """Give a native coroutine the name that warnings and task lists show."""
     assert isinstance(coroutine, CoroutineType)
     coroutine.__name__ = qualified_name.rpartition(".")[2]

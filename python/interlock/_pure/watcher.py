@@ -182,11 +182,11 @@ class Watcher(Generic[T]):
                 self._matched = node
             if not self._callbacks and not self._once._by_hash and not self._once._scanned and self._dispatched is seen:
                 self._dispatched = node
+        interrupts: list[BaseException] = []
         if parked:
-            _notify(parked)
+            _notify(parked, interrupts)
         for window in list(self._windows.values()):
             window.slide(self._tail)
-        interrupts: list[BaseException] = []
         self._match(interrupts)
         self._dispatch(interrupts)
         if interrupts:
@@ -203,8 +203,8 @@ class Watcher(Generic[T]):
                 parked, self._parked = self._parked, nobody
             else:
                 return
-        _notify(parked)
         interrupts: list[BaseException] = []
+        _notify(parked, interrupts)
         self._match(interrupts)
         self._dispatch(interrupts)
         if interrupts:
@@ -364,7 +364,7 @@ class Watcher(Generic[T]):
         )
 
 
-def _notify(parked: Iterable[Parker]) -> None:
+def _notify(parked: Iterable[Parker], interrupts: list[BaseException]) -> None:
     """Wake the readers, with one call per hub."""
     ready: dict[Hub | Gate, list[Parker]] = {}
     for parker in parked:
@@ -372,4 +372,8 @@ def _notify(parked: Iterable[Parker]) -> None:
         if waker is not None:
             ready.setdefault(waker, []).append(parker)
     for waker, parkers in ready.items():
-        waker.push(parkers)
+        try:
+            waker.push(parkers)
+        except BaseException as stop:
+            # The others are settled, too, and have to be woken.
+            interrupts.append(stop)
