@@ -200,6 +200,8 @@ def representations(twin: Any) -> Any:
     for wait in waits:
         found += [wait.__name__, wait.__qualname__, repr(wait).split(" at ")[0]]
         wait.close()
+    # From 3.13 on a native coroutine that is closed before it began keeps what it was given.
+    del wait, waits
     return [*found, repr(w), repr(subscription), repr(w.statistics())]
 
 
