@@ -58,18 +58,19 @@ pub(crate) fn call<'py, const N: usize>(
     let pointers = arguments.map(Bound::as_ptr);
     // SAFETY: the thread is attached, and all references outlive the call.
     unsafe {
+        // A function of its own from 3.11 on.
+        #[cfg(Py_3_11)]
+        let function = unwinding!(
+            ffi::PyObject_Vectorcall,
+            fn(Object, *const Object, usize, Object) -> Object
+        );
+        #[cfg(not(Py_3_11))]
         let function = unwinding!(
             ffi::PyObject_VectorcallDict,
             fn(Object, *const Object, usize, Object) -> Object
         );
-        let result = guarded(|| {
-            function(
-                callable.as_ptr(),
-                pointers.as_ptr(),
-                N,
-                std::ptr::null_mut(),
-            )
-        });
+        let nobody = std::ptr::null_mut();
+        let result = guarded(|| function(callable.as_ptr(), pointers.as_ptr(), N, nobody));
         Bound::from_owned_ptr_or_err(callable.py(), result)
     }
 }

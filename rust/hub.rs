@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -39,7 +39,7 @@ pub(crate) struct Hub {
     timers: Lock<Timers<Py<Parker>>>,
     /// The loop's one timer for them.
     timer: Lock<Option<Py<PyAny>>>,
-    pub(crate) stop: Stop,
+    stop: Stop,
     /// The loop, held while a round is under way.
     running: Lock<Option<Py<PyAny>>>,
 }
@@ -56,6 +56,19 @@ pub(crate) fn current_hub(py: Python<'_>) -> Option<Bound<'_, Hub>> {
         let hub = current.as_ref()?;
         (hub.get().generation == generation()).then(|| hub.bind(py).clone())
     })
+}
+
+/// Whether a round is under way in this thread.
+pub(crate) fn in_round() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
+/// Leave `StopIteration(value)` raised, by which an iterator returns a value.
+pub(crate) fn raise_stop(py: Python<'_>, value: Py<PyAny>) {
+    match current_hub(py) {
+        Some(hub) => hub.get().stop.raise(py, value),
+        None => PyStopIteration::new_err((value,)).restore(py),
+    }
 }
 
 /// The hub of the loop that runs in this thread, and the loop.

@@ -9,6 +9,7 @@
 //! - `stop`: the exception by which a coroutine returns;
 //! - `hub`: one per event loop, wakes what is ready there;
 //! - `parker`, `waiter`: what a task is suspended on, and the coroutine for the caller;
+//! - `slots`: how the interpreter drives that coroutine;
 //! - `matching`: what a wait accepts; `callback`: what is called back;
 //! - `watcher`, `subscription`: what users see.
 
@@ -34,6 +35,8 @@ mod matching;
 mod parker;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod slots;
 #[cfg(feature = "python")]
 mod stop;
 #[cfg(feature = "python")]

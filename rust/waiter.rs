@@ -4,7 +4,6 @@ use pyo3::exceptions::{
     PyOverflowError, PyRuntimeError, PyRuntimeWarning, PyStopAsyncIteration, PyStopIteration,
     PyTypeError, PyValueError,
 };
-use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,6 +15,7 @@ use crate::lock::Lock;
 use crate::matching::Registration;
 use crate::parker::{Outcome, Parker, cancelled};
 use crate::python::{cannot_pickle, imports};
+use crate::slots;
 use crate::subscription::{Begun, Subscription};
 use crate::timers::Deadline;
 
@@ -96,9 +96,6 @@ struct Progress {
     source: Option<Source>,
     /// When to give up, and the hub that has the timer for it.
     timer: Option<(Py<Hub>, Deadline)>,
-    /// Called by way of `am_send`: leave the result in `returned` instead of raising it.
-    direct: bool,
-    returned: Option<Py<PyAny>>,
 }
 
 /// The coroutine of a wait. Single use, like every coroutine.
@@ -115,7 +112,7 @@ enum Job {
     Read(Py<Subscription>, bool),
 }
 
-enum Step {
+pub(crate) enum Step {
     Return(Py<PyAny>),
     Yield(Py<Parker>),
 }
@@ -129,8 +126,6 @@ impl Wait {
                 phase: Phase::Fresh,
                 source: Some(source),
                 timer: None,
-                direct: false,
-                returned: None,
             }),
         }
     }
@@ -140,11 +135,10 @@ impl Wait {
         self.progress.with(py, |progress| {
             progress.phase = Phase::Fresh;
             progress.source = Some(source);
-            progress.direct = false;
         });
     }
 
-    fn step(slf: &Bound<'_, Self>) -> PyResult<Step> {
+    pub(crate) fn step(slf: &Bound<'_, Self>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
         let (job, outcome, phase) = this.start_step(py)?;
         let next = match (job, outcome) {
@@ -391,14 +385,6 @@ const DONE: (Misuse, &str) = (Misuse::Reused, "cannot reuse already awaited coro
 /// Why a read did not begin.
 struct Refused(PyErr);
 
-/// Raise `StopIteration(value)`, which is how an iterator returns a value.
-fn stop_iteration(py: Python<'_>, value: Py<PyAny>) {
-    match current_hub(py) {
-        Some(hub) => hub.get().stop.raise(py, value),
-        None => PyStopIteration::new_err((value,)).restore(py),
-    }
-}
-
 #[pymethods]
 impl Wait {
     fn __await__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
@@ -417,25 +403,9 @@ impl Wait {
         Self::__await__(slf, py)
     }
 
-    fn __next__(slf: &Bound<'_, Self>) -> PyResult<*mut ffi::PyObject> {
-        let py = slf.py();
-        match Self::step(slf)? {
-            Step::Yield(parker) => Ok(parker.into_ptr()),
-            Step::Return(value) => {
-                let raised = slf.get().progress.with(py, |progress| {
-                    if progress.direct {
-                        progress.returned = Some(value);
-                        None
-                    } else {
-                        Some(value)
-                    }
-                });
-                if let Some(value) = raised {
-                    stop_iteration(py, value);
-                }
-                Ok(std::ptr::null_mut())
-            }
-        }
+    /// Here for the slot, which `slots` then fills.
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Py<Parker>> {
+        Self::send(slf, slf.py().None().bind(slf.py()))
     }
 
     fn send(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<Parker>> {
@@ -532,7 +502,7 @@ impl Wait {
                 if let Some((hub, _)) = &progress.timer {
                     visit.call(hub)?;
                 }
-                visit.call(&progress.returned)
+                Ok(())
             })
             .unwrap_or(Ok(()))
     }
@@ -563,60 +533,10 @@ impl Drop for Wait {
     }
 }
 
-/// The `am_send` slot: `send` for callers in C, which returns a value without the
-/// detour over a `StopIteration`. Tasks use it for the coroutine they run, and `await`
-/// does up to 3.11.
-#[allow(unsafe_code)]
-unsafe extern "C" fn send(
-    slf: *mut ffi::PyObject,
-    _value: *mut ffi::PyObject,
-    result: *mut *mut ffi::PyObject,
-) -> ffi::PySendResult {
-    // SAFETY: slots are called by attached threads, with an instance of the type they
-    // belong to; `Wait` is frozen, so a shared reference to it is always there to be had.
-    // Nothing is dropped in here.
-    unsafe {
-        let py = Python::assume_attached();
-        let wait = Borrowed::from_ptr(py, slf).cast_unchecked::<Wait>();
-        let progress = &wait.get().progress;
-        let outer = progress.with(py, |progress| std::mem::replace(&mut progress.direct, true));
-        let next = (*ffi::Py_TYPE(slf))
-            .tp_iternext
-            .map_or(std::ptr::null_mut(), |next| next(slf));
-        let returned = progress.with(py, |progress| {
-            progress.direct = outer;
-            progress.returned.take()
-        });
-        if let Some(value) = returned {
-            *result = value.into_ptr();
-            return ffi::PySendResult::PYGEN_RETURN;
-        }
-        *result = next;
-        if next.is_null() {
-            ffi::PySendResult::PYGEN_ERROR
-        } else {
-            ffi::PySendResult::PYGEN_NEXT
-        }
-    }
-}
-
 pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
     let class = Wait::type_object(py);
-    install_send(&class);
+    slots::install(&class);
     let coroutine = py.import("collections.abc")?.getattr("Coroutine")?;
     coroutine.call_method1("register", (class,))?;
     Ok(())
-}
-
-/// PyO3 has no name for this slot.
-#[allow(unsafe_code)]
-fn install_send(class: &Bound<'_, PyType>) {
-    // SAFETY: `Wait` is a heap type of ours with a slot for `__await__`, so it has its own
-    // `tp_as_async`; the module is being initialised, so there is no instance yet.
-    unsafe {
-        let slots = (*class.as_type_ptr()).tp_as_async;
-        if !slots.is_null() {
-            (*slots).am_send = Some(send);
-        }
-    }
 }
