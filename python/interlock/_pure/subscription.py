@@ -83,7 +83,7 @@ class Subscription(Generic[T]):
     def _take(self) -> Transition[T] | None:
         """The next transition, or None; raises when it lagged or has ended."""
         if self._closed:
-            raise WatcherClosed("this subscription is closed; open another one with watch()")
+            raise self._closed_error()
         first = self._initial
         if first is not None:
             self._initial = None
@@ -145,7 +145,12 @@ class Subscription(Generic[T]):
                 return parker
         return None
 
+    def _closed_error(self) -> WatcherClosed:
+        return WatcherClosed("this subscription is closed; open another one with watch()")
+
     def _begin(self) -> None:
+        if self._closed:
+            raise self._closed_error()
         # One step.
         if not self._reading:
             self._reading = True
