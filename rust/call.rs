@@ -105,15 +105,24 @@ pub(crate) fn call_method<'py, const N: usize>(
 }
 
 /// `left == right`; identical objects are equal.
-#[allow(unsafe_code)]
 pub(crate) fn equals(left: &Bound<'_, PyAny>, right: &Bound<'_, PyAny>) -> PyResult<bool> {
+    compare(left, right, ffi::Py_EQ)
+}
+
+/// `left < right`.
+pub(crate) fn less(left: &Bound<'_, PyAny>, right: &Bound<'_, PyAny>) -> PyResult<bool> {
+    compare(left, right, ffi::Py_LT)
+}
+
+#[allow(unsafe_code)]
+fn compare(left: &Bound<'_, PyAny>, right: &Bound<'_, PyAny>, how: c_int) -> PyResult<bool> {
     // SAFETY: the thread is attached, and both references outlive the call.
     let answer = unsafe {
         let function = unwinding!(
             ffi::PyObject_RichCompareBool,
             fn(Object, Object, c_int) -> c_int
         );
-        guarded(|| function(left.as_ptr(), right.as_ptr(), ffi::Py_EQ))
+        guarded(|| function(left.as_ptr(), right.as_ptr(), how))
     };
     truth_of(left.py(), answer)
 }

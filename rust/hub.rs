@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyStopIteration, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -18,7 +18,7 @@ use crate::python::{
     cannot_pickle, generation, imports, in_context, in_task_of, is_interrupt, running_loop,
 };
 use crate::ready::ReadyList;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 use crate::timers::{Deadline, Timers};
 use crate::watcher::Interrupt;
 
@@ -67,7 +67,7 @@ pub(crate) fn in_round() -> bool {
 pub(crate) fn raise_stop(py: Python<'_>, value: Py<PyAny>) {
     match current_hub(py) {
         Some(hub) => hub.get().stop.raise(py, value),
-        None => PyStopIteration::new_err((value,)).restore(py),
+        None => stop::raise(py, value),
     }
 }
 
@@ -133,27 +133,27 @@ impl Hub {
         Ok((!event_loop.is_none()).then_some(event_loop))
     }
 
-    /// Wake these, from any thread, in the loop's next round.
+    /// Wake these, from any thread, in the loop's next round; false if it has none.
     ///
     /// A loop that is closed or gone has nobody to wake, and that is no error of the
     /// caller's (X4).
     pub(crate) fn push(
         slf: &Bound<'_, Self>,
         parkers: impl IntoIterator<Item = Py<Parker>>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         let (py, hub) = (slf.py(), slf.get());
         if hub.generation != generation() {
-            return Ok(());
+            return Ok(false);
         }
         if !hub.ready.with(py, |ready| ready.push(parkers)) {
-            return Ok(());
+            return Ok(true);
         }
         let Err(error) = Self::schedule(slf) else {
-            return Ok(());
+            return Ok(true);
         };
         if error.is_instance_of::<PyRuntimeError>(py) {
             drop(hub.ready.with(py, ReadyList::abandon));
-            return Ok(());
+            return Ok(false);
         }
         // An interrupt, say, that came in the middle: whether the handle got there is
         // unknown, and one too many does no harm.
@@ -428,7 +428,7 @@ impl Wakes {
 
     pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.hub.take() {
-            Some(hub) => Hub::push(hub.bind(py), self.parkers.drain(..)),
+            Some(hub) => Hub::push(hub.bind(py), self.parkers.drain(..)).map(drop),
             None => Ok(()),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! From the ground up; each part knows only those above it:
 //!
-//! - `history`, `registry`, `ready`, `timers`: plain data, generic, without Python;
+//! - `history`, `registry`, `ready`, `timers`, `heap`, `ledger`: plain data, generic, without
+//!   Python;
 //! - `lock`: one object's state, never held while Python runs;
 //! - `call`: calls that may run Python code;
 //! - `python`: the few things of CPython and asyncio that the core calls;
@@ -11,12 +12,16 @@
 //! - `parker`, `waiter`: what a task is suspended on, and the coroutine for the caller;
 //! - `slots`: how the interpreter drives that coroutine;
 //! - `matching`: what a wait accepts; `callback`: what is called back;
-//! - `watcher`, `subscription`: what users see.
+//! - `watcher`, `subscription`: what users see;
+//! - `request`: what somebody wants of a queue; `queue`: what users see;
+//! - `methods`: short ways into it.
 
 // Without the `python` feature only the plain parts are built, for their tests.
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
 
+mod heap;
 mod history;
+mod ledger;
 mod ready;
 mod registry;
 mod timers;
@@ -32,9 +37,15 @@ mod lock;
 #[cfg(feature = "python")]
 mod matching;
 #[cfg(feature = "python")]
+mod methods;
+#[cfg(feature = "python")]
 mod parker;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod queue;
+#[cfg(feature = "python")]
+mod request;
 #[cfg(feature = "python")]
 mod slots;
 #[cfg(feature = "python")]
@@ -55,6 +66,8 @@ mod _core {
     #[pymodule_export]
     use crate::callback::CallbackHandle;
     #[pymodule_export]
+    use crate::queue::Queue;
+    #[pymodule_export]
     use crate::subscription::Subscription;
     #[pymodule_export]
     use crate::watcher::Watcher;
@@ -62,6 +75,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::python::init(module.py())?;
-        crate::waiter::init(module.py())
+        crate::waiter::init(module.py())?;
+        crate::queue::init(module.py())
     }
 }

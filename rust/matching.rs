@@ -29,17 +29,20 @@ impl Test {
     pub(crate) fn new(kind: &str, operand: Bound<'_, PyAny>) -> PyResult<(&'static str, Self)> {
         let py = operand.py();
         Ok(match kind {
-            "wait_for" => ("wait_for", Self::Equal(operand.unbind())),
-            "wait_for_not" => ("wait_for_not", Self::NotEqual(operand.unbind())),
-            "wait_for_not_none" => ("wait_for_not_none", Self::NotNone),
+            "wait_for" => ("ValueWatcher.wait_for", Self::Equal(operand.unbind())),
+            "wait_for_not" => (
+                "ValueWatcher.wait_for_not",
+                Self::NotEqual(operand.unbind()),
+            ),
+            "wait_for_not_none" => ("ValueWatcher.wait_for_not_none", Self::NotNone),
             "wait_until" => (
-                "wait_until",
+                "ValueWatcher.wait_until",
                 Self::Predicate {
                     function: operand.unbind(),
                     context: imports(py).copy_context.bind(py).call0()?.unbind(),
                 },
             ),
-            "wait_for_change" => ("wait_for_change", Self::Anything),
+            "wait_for_change" => ("ValueWatcher.wait_for_change", Self::Anything),
             _ => return Err(PyValueError::new_err(format!("no such wait: {kind}"))),
         })
     }

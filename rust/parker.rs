@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use crate::call::{call_method, truth};
 use crate::hub::{Hub, Wakes};
 use crate::lock::Lock;
-use crate::python::{cannot_pickle, imports};
+use crate::python::{cannot_pickle, generation, imports};
 
 /// What became of a wait.
 pub(crate) enum Outcome {
@@ -35,8 +35,8 @@ enum Waker {
     /// Nobody yet: the coroutine has not been awaited.
     Nobody,
     Hub(Py<Hub>),
-    /// A `threading.Lock` that a blocked thread is acquiring.
-    Gate(Py<PyAny>),
+    /// A `threading.Lock` that a blocked thread is acquiring, and the generation of the thread.
+    Gate(Py<PyAny>, u64),
 }
 
 struct Parked {
@@ -66,7 +66,7 @@ pub(crate) struct Wakeup {
 enum Wake {
     Nobody,
     Hub(Py<Hub>),
-    Gate(Py<PyAny>),
+    Gate(Py<PyAny>, u64),
 }
 
 impl Parker {
@@ -95,7 +95,7 @@ impl Parker {
                     state.queued = true;
                     Wake::Hub(hub.clone_ref(py))
                 }
-                Waker::Gate(gate) => Wake::Gate(gate.clone_ref(py)),
+                Waker::Gate(gate, generation) => Wake::Gate(gate.clone_ref(py), *generation),
             })
         });
         // A rejected outcome is dropped here, with the lock released.
@@ -114,7 +114,7 @@ impl Parker {
             None => return Ok(false),
             Some(Wake::Nobody) => {}
             Some(Wake::Hub(hub)) => wakes.add(py, hub, slf.clone_ref(py))?,
-            Some(Wake::Gate(gate)) => open_gate(gate.bind(py))?,
+            Some(Wake::Gate(gate, _)) => open_gate(gate.bind(py))?,
         }
         Ok(true)
     }
@@ -125,6 +125,27 @@ impl Parker {
         let first = Self::settle(&slf.clone().unbind(), py, outcome, &mut wakes)?;
         wakes.flush(py)?;
         Ok(first)
+    }
+
+    /// Let it look again, from any thread; false if it was settled before or its loop is
+    /// closed, so that another has to.
+    pub(crate) fn notify(slf: &Py<Self>, py: Python<'_>) -> PyResult<bool> {
+        match slf.get().set_outcome(py, Outcome::Notified) {
+            None => Ok(false),
+            Some(Wake::Nobody) => Ok(true),
+            Some(Wake::Hub(hub)) => Hub::push(hub.bind(py), [slf.clone_ref(py)]),
+            // A forked child has no copy of its parent's threads (X12).
+            Some(Wake::Gate(_, blocked_in)) if blocked_in != generation() => Ok(false),
+            Some(Wake::Gate(gate, _)) => open_gate(gate.bind(py)).map(|()| true),
+        }
+    }
+
+    /// The wait is given up; true if it had been notified, which is to be passed on.
+    pub(crate) fn withdraw(&self, py: Python<'_>) -> bool {
+        let old = self
+            .state
+            .with(py, |state| state.outcome.replace(Outcome::Cancelled(None)));
+        matches!(old, Some(Outcome::Notified))
     }
 
     pub(crate) fn take_outcome(&self, py: Python<'_>) -> Option<Outcome> {
@@ -182,7 +203,10 @@ impl Parker {
         gate.call_method0(acquire)?;
         let held = gate.clone().unbind();
         let replaced = parker.state.with(py, |state| match state.outcome {
-            None => Some(std::mem::replace(&mut state.waker, Waker::Gate(held))),
+            None => Some(std::mem::replace(
+                &mut state.waker,
+                Waker::Gate(held, generation()),
+            )),
             Some(_) => None,
         });
         if replaced.is_some() {
@@ -343,7 +367,7 @@ impl Parker {
                 }
                 match &state.waker {
                     Waker::Hub(hub) => visit.call(hub)?,
-                    Waker::Gate(gate) => visit.call(gate)?,
+                    Waker::Gate(gate, _) => visit.call(gate)?,
                     Waker::Nobody => {}
                 }
                 visit.call(&state.wakeup)?;

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 
 use crate::call;
 
@@ -22,11 +22,14 @@ pub(crate) struct Imports {
     pub(crate) timeout_error: Py<PyType>,
     pub(crate) invalid_state_error: Py<PyType>,
     pub(crate) queue_empty: Py<PyType>,
+    pub(crate) queue_full: Py<PyType>,
+    pub(crate) queue_shut_down: Py<PyType>,
     pub(crate) watcher_closed: Py<PyType>,
     pub(crate) lagged: Py<PyType>,
     pub(crate) transition: Py<PyType>,
     pub(crate) equal: Py<PyAny>,
     pub(crate) allocate_lock: Py<PyAny>,
+    pub(crate) reentrant_lock: Py<PyAny>,
     /// The longest time, in seconds, that a lock can be waited for.
     pub(crate) longest: f64,
     pub(crate) copy_context: Py<PyAny>,
@@ -79,12 +82,15 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
         timeout_error: class(&asyncio, "TimeoutError")?,
         invalid_state_error: class(&asyncio, "InvalidStateError")?,
         queue_empty: class(&asyncio, "QueueEmpty")?,
+        queue_full: class(&asyncio, "QueueFull")?,
+        queue_shut_down: class(&errors, "QueueShutDown")?,
         watcher_closed: class(&errors, "WatcherClosed")?,
         lagged: class(&errors, "Lagged")?,
         transition: class(&py.import("interlock.transition")?, "Transition")?,
         equal: py.import("interlock.equality")?.getattr("equal")?.unbind(),
         longest: py.import("_thread")?.getattr("TIMEOUT_MAX")?.extract()?,
         allocate_lock: py.import("_thread")?.getattr("allocate_lock")?.unbind(),
+        reentrant_lock: py.import("_thread")?.getattr("RLock")?.unbind(),
         copy_context: py.import("contextvars")?.getattr("copy_context")?.unbind(),
         weak_reference: py.import("weakref")?.getattr("ref")?.unbind(),
         context_keyword: PyTuple::new(py, ["context"])?.unbind(),
@@ -172,6 +178,18 @@ pub(crate) fn transition<'py>(
         }
         Ok(pair)
     }
+}
+
+/// The value of an exact int, if it fits. Nothing is allocated, not even an exception.
+#[allow(unsafe_code)]
+pub(crate) fn small_int(value: &Bound<'_, PyAny>) -> Option<i64> {
+    if !value.is_exact_instance_of::<PyInt>() {
+        return None;
+    }
+    let mut overflow = 0;
+    // SAFETY: the thread is attached, and the value is an int.
+    let number = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &raw mut overflow) };
+    (overflow == 0).then_some(number)
 }
 
 /// Whether ours is the only reference to this object.

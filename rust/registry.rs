@@ -17,7 +17,7 @@ pub(crate) struct Token {
     serial: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot<T> {
     item: Option<T>,
     serial: u64,
@@ -37,7 +37,7 @@ const EMPTY: List = List {
     last: NIL,
 };
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Registry<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -137,6 +137,16 @@ impl<T> Registry<T> {
             self.clear();
         }
         Some(item)
+    }
+
+    /// Take out the first entry of those without a hash.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let index = self.scanned.first;
+        if index == NIL {
+            return None;
+        }
+        self.remove(self.token(index))
     }
 
     /// Take all entries out: those without a hash first, in order.

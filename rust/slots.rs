@@ -5,6 +5,7 @@
 //! of a hub it knows that already.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -40,14 +41,21 @@ unsafe fn step<R>(
             Python::attach(run)
         }
     }));
-    // No panic may cross into C. None is known; a defect would show as this error.
+    // No panic may cross into C.
     stepped.unwrap_or_else(|_| {
-        // SAFETY: slots are called by attached threads.
-        let py = unsafe { Python::assume_attached() };
-        PyRuntimeError::new_err("interlock has a defect: a wait panicked; please report it")
-            .restore(py);
+        panicked("a wait");
         None
     })
+}
+
+/// Leave an error raised that says that something has panicked. None is known to.
+#[allow(unsafe_code)]
+pub(crate) fn panicked(what: &str) -> *mut ffi::PyObject {
+    // SAFETY: slots and methods are called by attached threads.
+    let py = unsafe { Python::assume_attached() };
+    let text = format!("interlock has a defect: {what} panicked; please report it");
+    PyRuntimeError::new_err(text).restore(py);
+    std::ptr::null_mut()
 }
 
 /// `tp_iternext`: `__next__`, and `await` from 3.12 on.
@@ -58,13 +66,35 @@ unsafe extern "C" fn next(slf: *mut ffi::PyObject) -> *mut ffi::PyObject {
         step(slf, |py, step| match step {
             Step::Yield(parker) => parker.into_ptr(),
             Step::Return(value) => {
-                raise_stop(py, value);
+                // Without an exception it means `StopIteration(None)`.
+                if !value.is_none(py) {
+                    raise_stop(py, value);
+                }
                 std::ptr::null_mut()
             }
         })
     };
     next.unwrap_or(std::ptr::null_mut())
 }
+
+/// `am_await`: `__await__` of one that has not begun is itself; whatever else is for the
+/// slot that PyO3 has made.
+#[allow(unsafe_code)]
+unsafe extern "C" fn begin(slf: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: see `step`; the new reference is the caller's.
+    unsafe {
+        let py = Python::assume_attached();
+        let wait = Borrowed::from_ptr(py, slf).cast_unchecked::<Wait>();
+        if wait.get().is_fresh(py) {
+            return wait.to_owned().into_ptr();
+        }
+        AWAIT
+            .get()
+            .map_or(std::ptr::null_mut(), |original| original(slf))
+    }
+}
+
+static AWAIT: OnceLock<ffi::unaryfunc> = OnceLock::new();
 
 /// `am_send`: `send` for callers in C, which returns a value without a `StopIteration`.
 /// Tasks use it for the coroutine that they run, and `await` does up to 3.11.
@@ -98,6 +128,9 @@ pub(crate) fn install(class: &Bound<'_, PyType>) {
         let slots = (*class).tp_as_async;
         if !slots.is_null() {
             (*slots).am_send = Some(send);
+            if let Some(original) = (*slots).am_await.replace(begin) {
+                AWAIT.get_or_init(|| original);
+            }
         }
     }
 }

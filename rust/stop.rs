@@ -8,6 +8,7 @@ use pyo3::PyTraverseError;
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::lock::Lock;
 use crate::python::is_unshared;
@@ -22,29 +23,22 @@ impl Stop {
 
     /// Leave `StopIteration(value)` raised.
     pub(crate) fn raise(&self, py: Python<'_>, value: Py<PyAny>) {
-        let raised = if cfg!(Py_3_12) {
-            self.with_value(py, value)
-        } else {
-            // Not `PyErr_SetObject` with the value, which would unpack a tuple.
-            stop_iteration(py, Some(&value))
-        };
-        match raised {
-            Ok(raised) => PyErr::from_value(raised).restore(py),
-            Err(error) => error.restore(py),
-        }
-    }
-
-    fn with_value<'py>(&self, py: Python<'py>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let kept = self.0.with(py, Option::take);
-        let exception = match kept.filter(is_fresh) {
-            Some(exception) => exception,
-            // Without arguments, which would keep the first value for ever.
-            None => stop_iteration(py, None)?.unbind(),
+        let Some(exception) = kept.filter(is_fresh) else {
+            let made = stop_iteration(py, value);
+            if cfg!(Py_3_12)
+                && let Ok(exception) = &made
+            {
+                let exception = exception.clone().unbind();
+                drop(self.0.with(py, |kept| kept.replace(exception)));
+            }
+            restore(py, made);
+            return;
         };
         drop(replace_value(py, &exception, value));
         let raised = exception.bind(py).clone();
         drop(self.0.with(py, |kept| kept.replace(exception)));
-        Ok(raised)
+        restore(py, Ok(raised));
     }
 
     /// Let go of the value that was returned last (X8).
@@ -60,11 +54,37 @@ impl Stop {
     }
 }
 
-fn stop_iteration<'py>(py: Python<'py>, value: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-    let class = py.get_type::<pyo3::exceptions::PyStopIteration>();
-    match value {
-        Some(value) => class.call1((value,)),
-        None => class.call0(),
+/// Leave `StopIteration(value)` raised.
+pub(crate) fn raise(py: Python<'_>, value: Py<PyAny>) {
+    restore(py, stop_iteration(py, value));
+}
+
+/// `StopIteration`, without the detour over its `__new__` and without arguments, which
+/// would keep the first value for ever.
+#[allow(unsafe_code)]
+fn stop_iteration(py: Python<'_>, value: Py<PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the class is a static type; its allocator gives an object of that type with
+    // all fields zero, which is what they are in one without a traceback, and nobody else
+    // sees it before `args` and `value` are set, with references of their own.
+    unsafe {
+        let class = ffi::PyExc_StopIteration.cast::<ffi::PyTypeObject>();
+        let exception = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        let fields = exception.as_ptr().cast::<ffi::PyStopIterationObject>();
+        (*fields).args = PyTuple::empty(py).into_ptr();
+        (*fields).value = value.into_ptr();
+        Ok(exception)
+    }
+}
+
+#[cfg_attr(Py_3_12, allow(unsafe_code))]
+fn restore(py: Python<'_>, exception: PyResult<Bound<'_, PyAny>>) {
+    match exception {
+        // SAFETY: the thread is attached; the call takes the reference over.
+        #[cfg(Py_3_12)]
+        Ok(exception) => unsafe { ffi::PyErr_SetRaisedException(exception.into_ptr()) },
+        #[cfg(not(Py_3_12))]
+        Ok(exception) => PyErr::from_value(exception).restore(py),
+        Err(error) => error.restore(py),
     }
 }
 

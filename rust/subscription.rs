@@ -295,7 +295,7 @@ impl Subscription {
             subscription: slf,
             iterating: false,
         };
-        Ok(Wait::new("get", source, timeout))
+        Ok(Wait::new("Subscription.get", source, timeout))
     }
 
     fn __anext__(slf: &Bound<'_, Self>) -> PyResult<Py<Wait>> {
@@ -310,7 +310,7 @@ impl Subscription {
                 wait.get().renew(py, source);
                 Ok(wait)
             }
-            _ => Py::new(py, Wait::new("__anext__", source, None)),
+            _ => Py::new(py, Wait::new("Subscription.__anext__", source, None)),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::lock::Lock;
 use crate::matching::Registration;
 use crate::parker::{Outcome, Parker, cancelled};
 use crate::python::{cannot_pickle, imports};
+use crate::request::Request;
 use crate::slots;
 use crate::subscription::{Begun, Subscription};
 use crate::timers::Deadline;
@@ -81,6 +82,7 @@ pub(crate) enum Source {
         subscription: Py<Subscription>,
         iterating: bool,
     },
+    Queue(Request),
 }
 
 enum Phase {
@@ -96,11 +98,14 @@ struct Progress {
     source: Option<Source>,
     /// When to give up, and the hub that has the timer for it.
     timer: Option<(Py<Hub>, Deadline)>,
+    /// The parker of the last request that had to wait, to be used again.
+    parker: Option<Py<Parker>>,
 }
 
 /// The coroutine of a wait. Single use, like every coroutine.
 #[pyclass(frozen, module = "interlock._core")]
 pub(crate) struct Wait {
+    /// With the class: "Queue.get".
     name: &'static str,
     timeout: Option<f64>,
     progress: Lock<Progress>,
@@ -110,6 +115,7 @@ pub(crate) struct Wait {
 enum Job {
     Wait(Option<Py<Parker>>),
     Read(Py<Subscription>, bool),
+    Request(Request),
 }
 
 pub(crate) enum Step {
@@ -126,11 +132,12 @@ impl Wait {
                 phase: Phase::Fresh,
                 source: Some(source),
                 timer: None,
+                parker: None,
             }),
         }
     }
 
-    /// Make a finished one as new, for the next read of the same subscription.
+    /// Make a finished one as new, for the next of its kind.
     pub(crate) fn renew(&self, py: Python<'_>, source: Source) {
         self.progress.with(py, |progress| {
             progress.phase = Phase::Fresh;
@@ -141,7 +148,9 @@ impl Wait {
     pub(crate) fn step(slf: &Bound<'_, Self>) -> PyResult<Step> {
         let (py, this) = (slf.py(), slf.get());
         let (job, outcome, phase) = this.start_step(py)?;
+        let mut request = None;
         let next = match (job, outcome) {
+            (Job::Request(begun), outcome) => this.pursue(py, request.insert(begun), outcome),
             (Job::Wait(Some(parker)), None) => this.begin_wait(py, parker),
             (Job::Wait(None), None) => this.settled(py).map(Step::Return),
             (Job::Wait(_), Some(outcome)) => unwrap(py, outcome).map(Step::Return),
@@ -165,12 +174,15 @@ impl Wait {
             Ok(Step::Yield(parker)) => {
                 let parked = Phase::Parked(parker.clone_ref(py));
                 drop(this.progress.with(py, |progress| {
+                    if let Some(request) = request {
+                        progress.source = Some(Source::Queue(request));
+                    }
                     std::mem::replace(&mut progress.phase, parked)
                 }));
             }
-            // A read that found something has ended in doing so.
-            Ok(Step::Return(_)) => this.release(slf, true),
-            Err(_) => this.release(slf, false),
+            // What found something has ended in doing so.
+            Ok(Step::Return(_)) => this.release(slf, request, true),
+            Err(_) => this.release(slf, request, false),
         }
         // It would pass for a return value (PEP 479).
         next.map_err(|error| {
@@ -201,6 +213,10 @@ impl Wait {
                     iterating,
                 }) => Job::Read(subscription.clone_ref(py), *iterating),
                 Some(Source::Value(registration)) => Job::Wait(registration.parker(py)),
+                Some(Source::Queue(_)) => match progress.source.take() {
+                    Some(Source::Queue(request)) => Job::Request(request),
+                    _ => return Err(DONE),
+                },
                 None => return Err(DONE),
             };
             let phase = std::mem::replace(&mut progress.phase, Phase::Running);
@@ -283,6 +299,70 @@ impl Wait {
         }
     }
 
+    /// Go on with a request, until it has a result or must wait.
+    fn pursue(
+        &self,
+        py: Python<'_>,
+        request: &mut Request,
+        outcome: Option<Outcome>,
+    ) -> PyResult<Step> {
+        let mut expired = match &outcome {
+            None => self.timeout == Some(0.0),
+            Some(outcome) => matches!(outcome, Outcome::Expired),
+        };
+        if let Some(outcome) = outcome
+            && let Some(result) = request.settled(py, outcome)?
+        {
+            return Ok(Step::Return(result));
+        }
+        loop {
+            match request.attempt(py) {
+                Ok(Some(result)) => return Ok(Step::Return(result)),
+                Ok(None) => {}
+                Err(error)
+                    if request.is_iterating()
+                        && error.is_instance(py, imports(py).queue_shut_down.bind(py)) =>
+                {
+                    return Err(PyStopAsyncIteration::new_err(()));
+                }
+                Err(error) => return Err(error),
+            }
+            if expired {
+                return Err(timed_out(py));
+            }
+            let parker = self.parker(py)?;
+            match self.suspend(py, parker)? {
+                Ok(parker) if request.register(py, &parker)? => return Ok(Step::Yield(parker)),
+                // Something has come meanwhile, or time is up.
+                Ok(_) => {}
+                Err(outcome) => expired = matches!(outcome, Outcome::Expired),
+            }
+        }
+    }
+
+    /// A parker for a request: the last one, made as new.
+    fn parker(&self, py: Python<'_>) -> PyResult<Py<Parker>> {
+        // One that has had a timer might still be notified for the last wait.
+        if self.timeout.is_some() {
+            return Py::new(py, Parker::new());
+        }
+        let kept = self.progress.with(py, |progress| {
+            progress.parker.as_ref().map(|parker| parker.clone_ref(py))
+        });
+        if let Some(parker) = kept
+            && parker.get().renew(py)
+        {
+            return Ok(parker);
+        }
+        let parker = Py::new(py, Parker::new())?;
+        let kept = parker.clone_ref(py);
+        drop(
+            self.progress
+                .with(py, |progress| progress.parker.replace(kept)),
+        );
+        Ok(parker)
+    }
+
     /// Make the parker ready to be yielded, or say what its outcome is already.
     fn suspend(&self, py: Python<'_>, parker: Py<Parker>) -> PyResult<Result<Py<Parker>, Outcome>> {
         let (hub, event_loop) = running_hub(py)?;
@@ -325,52 +405,62 @@ impl Wait {
     }
 
     /// The wait has begun and is over: leave nothing behind (X6).
-    fn release(&self, slf: &Bound<'_, Self>, read: bool) {
+    fn release(&self, slf: &Bound<'_, Self>, request: Option<Request>, found: bool) {
         let py = slf.py();
         let (_, source) = self.finish(py);
+        self.stop_timer(py);
+        if let Some(request) = request {
+            if found
+                && self.timeout.is_none()
+                && let Some(spare) = request.spare()
+            {
+                request.queue().get().keep(py, spare, slf.clone().unbind());
+            }
+            return;
+        }
         match &source {
             Some(Source::Reader {
                 subscription,
                 iterating,
             }) => {
-                self.stop_timer(py);
-                if !read {
+                if !found {
                     subscription.get().end(py);
                 }
                 if *iterating {
                     subscription.get().keep(py, slf.clone().unbind());
                 }
             }
-            source => self.leave(py, source.as_ref()),
+            Some(Source::Value(registration)) => registration.cancel(py),
+            Some(Source::Queue(_)) | None => {}
         }
     }
 
-    fn leave(&self, py: Python<'_>, source: Option<&Source>) {
-        self.stop_timer(py);
-        match source {
-            Some(Source::Value(registration)) => registration.cancel(py),
-            Some(Source::Reader { subscription, .. }) => subscription.get().end(py),
-            None => {}
-        }
+    pub(crate) fn is_fresh(&self, py: Python<'_>) -> bool {
+        self.progress
+            .with(py, |progress| matches!(progress.phase, Phase::Fresh))
+    }
+
+    fn is_done(&self, py: Python<'_>) -> bool {
+        self.progress
+            .with(py, |progress| matches!(progress.phase, Phase::Done))
     }
 
     /// Give it up; true if it had not begun.
-    fn abandon(&self, py: Python<'_>) -> bool {
+    fn abandon(&self, py: Python<'_>) -> PyResult<bool> {
         let (phase, source) = self.finish(py);
-        match (&phase, &source) {
-            // A read that has not begun must not end another's.
-            (Phase::Fresh, Some(Source::Reader { .. })) => {}
-            _ => self.leave(py, source.as_ref()),
+        self.stop_timer(py);
+        match (&phase, source) {
+            (_, Some(Source::Value(registration))) => registration.cancel(py),
+            // What has not begun must not end another's read.
+            (Phase::Fresh, _) | (_, None) => {}
+            (_, Some(Source::Reader { subscription, .. })) => subscription.get().end(py),
+            (Phase::Parked(parker), Some(Source::Queue(mut request))) => {
+                let notified = parker.get().withdraw(py);
+                request.leave(py, notified)?;
+            }
+            (_, Some(Source::Queue(_))) => {}
         }
-        matches!(phase, Phase::Fresh)
-    }
-
-    fn qualified_name(&self) -> String {
-        let owner = match self.name {
-            "get" | "__anext__" => "Subscription",
-            _ => "ValueWatcher",
-        };
-        format!("{owner}.{}", self.name)
+        Ok(matches!(phase, Phase::Fresh))
     }
 }
 
@@ -410,11 +500,7 @@ impl Wait {
 
     fn send(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<Parker>> {
         let py = slf.py();
-        let fresh = slf
-            .get()
-            .progress
-            .with(py, |progress| matches!(progress.phase, Phase::Fresh));
-        if fresh && !value.is_none() {
+        if slf.get().is_fresh(py) && !value.is_none() {
             return Err(PyTypeError::new_err(
                 "can't send non-None value to a just-started coroutine",
             ));
@@ -441,7 +527,7 @@ impl Wait {
             Phase::Fresh | Phase::Parked(_) => Ok(()),
         });
         over?;
-        self.abandon(py);
+        self.abandon(py)?;
         let error = match value {
             Some(value) if value.is_instance(&error_or_type)? => value,
             Some(value) => error_or_type.call1((value,))?,
@@ -461,24 +547,23 @@ impl Wait {
         if running {
             return Err(PyValueError::new_err("coroutine already executing"));
         }
-        self.abandon(py);
-        Ok(())
+        self.abandon(py).map(drop)
     }
 
     #[getter]
     fn __name__(&self) -> &'static str {
-        self.name
+        self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
     #[getter]
-    fn __qualname__(&self) -> String {
-        self.qualified_name()
+    fn __qualname__(&self) -> &'static str {
+        self.name
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {
         format!(
             "<coroutine object {} at {:p}>",
-            slf.get().qualified_name(),
+            slf.get().name,
             slf.as_ptr()
         )
     }
@@ -494,8 +579,10 @@ impl Wait {
                 match &progress.source {
                     Some(Source::Value(registration)) => registration.traverse(&visit)?,
                     Some(Source::Reader { subscription, .. }) => visit.call(subscription)?,
+                    Some(Source::Queue(request)) => request.traverse(&visit)?,
                     None => {}
                 }
+                visit.call(&progress.parker)?;
                 if let Phase::Parked(parker) = &progress.phase {
                     visit.call(parker)?;
                 }
@@ -512,17 +599,20 @@ impl Drop for Wait {
     fn drop(&mut self) {
         // Attached already: Python objects are deallocated by attached threads.
         Python::attach(|py| {
-            if !self.abandon(py) {
+            if self.is_done(py) {
                 return;
             }
-            // As for every coroutine. Whatever is being raised meanwhile is kept.
+            // Whatever is being raised meanwhile is kept.
             let raised = PyErr::take(py);
-            let message = format!("coroutine '{}' was never awaited", self.qualified_name());
-            let warned = std::ffi::CString::new(message)
-                .map_err(PyErr::from)
-                .and_then(|message| {
-                    PyErr::warn(py, &PyRuntimeWarning::type_object(py), &message, 1)
-                });
+            let warned = self.abandon(py).and_then(|fresh| {
+                if !fresh {
+                    return Ok(());
+                }
+                // As for every coroutine.
+                let message = format!("coroutine '{}' was never awaited", self.name);
+                let message = std::ffi::CString::new(message)?;
+                PyErr::warn(py, &PyRuntimeWarning::type_object(py), &message, 1)
+            });
             if let Err(error) = warned {
                 error.write_unraisable(py, None);
             }

@@ -2,6 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+from asyncio import QueueEmpty, QueueFull
+from queue import Empty as SyncQueueEmpty
+from queue import Full as SyncQueueFull
+
+if sys.version_info >= (3, 13):
+    from asyncio import QueueShutDown
+    from queue import ShutDown as SyncQueueShutDown
+else:
+
+    class QueueShutDown(Exception):
+        """The queue was shut down: it takes no more items, and has none left to give.
+
+        From Python 3.13 on this is `asyncio.QueueShutDown`.
+        """
+
+    class SyncQueueShutDown(Exception):
+        """What `Queue.sync_q` raises in the place of `QueueShutDown`.
+
+        From Python 3.13 on this is `queue.ShutDown`.
+        """
+
+
+__all__ = [
+    "InterlockError",
+    "Lagged",
+    "QueueEmpty",
+    "QueueFull",
+    "QueueShutDown",
+    "SyncQueueEmpty",
+    "SyncQueueFull",
+    "SyncQueueShutDown",
+    "WatcherClosed",
+]
+
 
 class InterlockError(Exception):
     """Base of every exception that interlock defines."""

@@ -11,7 +11,8 @@ jumps and allocations, and 3.10 also where a condition is false. The statements 
 """
 
 from interlock._pure.callback import CallbackHandle
+from interlock._pure.queue import Queue
 from interlock._pure.subscription import Subscription
 from interlock._pure.watcher import Watcher
 
-__all__ = ["CallbackHandle", "Subscription", "Watcher"]
+__all__ = ["CallbackHandle", "Queue", "Subscription", "Watcher"]

@@ -85,20 +85,25 @@ class Hub:
         self._context = Context()
         self.generation = generation
 
-    def push(self, parkers: Iterable[Parker]) -> None:
-        """Wake these, from any thread, in the loop's next round."""
+    def push(self, parkers: Iterable[Parker]) -> bool:
+        """Wake these, from any thread, in the loop's next round; return false if there will be none."""
         if self.generation != generation:
-            return
+            return False
         self._ready.extend(parkers)
         if self._idle.acquire(blocking=False):
-            self._schedule()
+            return self._schedule()
+        # A handle is scheduled, unless the loop was closed before it ran.
+        loop = self.loop()
+        return loop is not None and not loop.is_closed()
 
-    def _schedule(self) -> None:
+    def _schedule(self) -> bool:
         try:
             self._call_soon()
+            return True
         except RuntimeError:
             # Closed or gone. Asking first would be a race; nobody is left to wake (X4).
             self._abandon()
+            return False
         except BaseException:
             # An interrupt came in the middle: whether the handle got there is unknown, and
             # one too many does no harm.

@@ -33,8 +33,9 @@ class Gate:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def push(self, parkers: Iterable[Parker]) -> None:
+    def push(self, parkers: Iterable[Parker]) -> bool:
         self._lock.release()
+        return True
 
     def wait(self, timeout: float | None) -> bool:
         if timeout is None:
@@ -62,15 +63,17 @@ class Parker:
         self._context: Context | None = None
 
     def resolve(self, kind: str, payload: Any = None) -> bool:
-        """Settle the wait, from any thread; return whether this was the first outcome."""
+        """Settle the wait, from any thread; return whether the waiter gets to see this outcome.
+
+        It does not if there is another one already, or if its loop is closed (X4).
+        """
         outcome = (kind, payload)
         events = self._events
         events.append(outcome)
         if events[0] is outcome:
             return True
         if not isinstance(events[0], tuple) and events[1] is outcome:
-            events[0].push((self,))
-            return True
+            return events[0].push((self,))  # type: ignore[no-any-return]
         return False
 
     def notify(self) -> Hub | Gate | None:
@@ -81,6 +84,11 @@ class Parker:
         if not isinstance(events[0], tuple) and events[1] is outcome:
             return events[0]  # type: ignore[no-any-return]
         return None
+
+    def withdraw(self) -> bool:
+        """End the wait from the waiter's side; return whether it had been notified, which then is for another."""
+        self._events.append((CANCELLED, None))
+        return self.outcome[0] is NOTIFIED
 
     def _matched(self, value: Any) -> None:
         """Settle it with the value; as an `Entry`, it has no interrupt to return."""
@@ -188,3 +196,18 @@ class Parker:
 
     def __reduce__(self) -> str:
         raise TypeError("a Parker cannot be pickled or copied")
+
+
+def notify_all(parkers: Iterable[Parker], interrupts: list[BaseException]) -> None:
+    """Notify these, and wake them with one call per hub."""
+    ready: dict[Hub | Gate, list[Parker]] = {}
+    for parker in parkers:
+        waker = parker.notify()
+        if waker is not None:
+            ready.setdefault(waker, []).append(parker)
+    for waker, woken in ready.items():
+        try:
+            waker.push(woken)
+        except BaseException as stop:
+            # The others are settled, too, and have to be woken.
+            interrupts.append(stop)

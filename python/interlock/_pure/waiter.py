@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock._pure.parker import CANCELLED, EXPIRED, MATCHED
+from interlock._pure.parker import CANCELLED, EXPIRED, MATCHED, NOTIFIED
 
 if TYPE_CHECKING:
     from interlock._pure.matching import Registration
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 def check_timeout(timeout: Any) -> float | None:
@@ -36,6 +37,8 @@ def unwrap(outcome: tuple[str, Any]) -> Any:
     kind, payload = outcome
     if kind is MATCHED:
         return payload
+    if kind is NOTIFIED:
+        return None
     if kind is EXPIRED:
         raise asyncio.TimeoutError
     if kind is CANCELLED:
@@ -94,6 +97,17 @@ def named(coroutine: Coroutine[Any, Any, T], qualified_name: str) -> CoroutineTy
     coroutine.__name__ = qualified_name.rpartition(".")[2]
     coroutine.__qualname__ = qualified_name
     return coroutine
+
+
+def called(qualified_name: str) -> Callable[[F], F]:
+    """Give all coroutines of a function that name."""
+
+    def rename(function: F) -> F:
+        function.__name__ = qualified_name.rpartition(".")[2]
+        function.__qualname__ = qualified_name
+        return function
+
+    return rename
 
 
 async def _await(registration: Registration, timeout: float | None) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock._pure.callback import CallbackHandle
 from interlock._pure.history import Node, Window
 from interlock._pure.lock import lock
 from interlock._pure.matching import Registration, matcher
-from interlock._pure.parker import Gate, Parker
+from interlock._pure.parker import Parker, notify_all
 from interlock._pure.registry import Registry, hash_or_none
 from interlock._pure.turn import Turn
 from interlock._pure.waiter import Wait, check_timeout, unwrap
@@ -19,7 +19,6 @@ from interlock.errors import WatcherClosed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from interlock._pure.hub import Hub
     from interlock._pure.subscription import Cursor
     from interlock.callback import Callback
 
@@ -184,7 +183,7 @@ class Watcher(Generic[T]):
                 self._dispatched = node
         interrupts: list[BaseException] = []
         if parked:
-            _notify(parked, interrupts)
+            notify_all(parked, interrupts)
         for window in list(self._windows.values()):
             window.slide(self._tail)
         self._match(interrupts)
@@ -204,7 +203,7 @@ class Watcher(Generic[T]):
             else:
                 return
         interrupts: list[BaseException] = []
-        _notify(parked, interrupts)
+        notify_all(parked, interrupts)
         self._match(interrupts)
         self._dispatch(interrupts)
         if interrupts:
@@ -362,18 +361,3 @@ class Watcher(Generic[T]):
             len(self._callbacks) + len(self._once),
             tail.version - min(oldest, default=tail.version),
         )
-
-
-def _notify(parked: Iterable[Parker], interrupts: list[BaseException]) -> None:
-    """Wake the readers, with one call per hub."""
-    ready: dict[Hub | Gate, list[Parker]] = {}
-    for parker in parked:
-        waker = parker.notify()
-        if waker is not None:
-            ready.setdefault(waker, []).append(parker)
-    for waker, parkers in ready.items():
-        try:
-            waker.push(parkers)
-        except BaseException as stop:
-            # The others are settled, too, and have to be woken.
-            interrupts.append(stop)

@@ -10,7 +10,20 @@ from typing import Any
 
 # What is bound to one backend. Everything else (errors, transitions, the backends
 # themselves) is imported once and shared, so that classes keep their identity.
-_BOUND = tuple(f"interlock{module}" for module in ("", "._backend", ".callback", ".subscription", ".sync", ".watcher"))
+_BOUND = tuple(
+    f"interlock{module}"
+    for module in (
+        "",
+        "._backend",
+        ".callback",
+        ".patching",
+        ".queue",
+        ".subscription",
+        ".sync",
+        ".sync_queue",
+        ".watcher",
+    )
+)
 _VARIABLE = "INTERLOCK_BACKEND"
 
 
