@@ -1,1 +1,1 @@
-"""Benchmarks of interlock beside what else carries a changing value to many consumers. See `README.md`."""
+"""Benchmarks of interlock beside what else carries a changing value, or items of work. See `README.md`."""

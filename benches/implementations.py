@@ -1,4 +1,4 @@
-"""The implementations under comparison, each behind the same small interface.
+"""What carries a changing value to many consumers, each implementation behind the same small interface.
 
 A `Feed` carries one changing integer to any number of consumers. Its loops are
 written out for each implementation, without shared helpers in the hot path, so
@@ -12,12 +12,13 @@ import asyncio
 import dataclasses
 import functools
 import importlib
-import importlib.metadata
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ClassVar
 
 from interlock.demo.backends import load
+
+from .candidates import ANYIO, FREQUENZ, FUTURES, INNGEST, PURE, QUEUES, RUST, Candidates, version
 
 Pair = tuple[int, int]
 
@@ -401,22 +402,6 @@ class FrequenzFeed(BufferingFeed):
         self._receivers.clear()
 
 
-@dataclasses.dataclass(frozen=True)
-class Implementation:
-    """A name, and how to make a feed of it (inside a running loop)."""
-
-    name: str
-    label: str
-    feed: type[Feed]
-    make: Callable[[], Feed]
-    version: str
-
-    @property
-    def buffers(self) -> bool:
-        """Whether its subscriptions hold what is not yet read."""
-        return issubclass(self.feed, BufferingFeed)
-
-
 def _interlock(backend: str) -> tuple[type[Feed], Callable[[], Feed]]:
     return InterlockFeed, functools.partial(InterlockFeed, load(backend))
 
@@ -431,62 +416,19 @@ def _anyio() -> tuple[type[Feed], Callable[[], Feed]]:
 
 
 def _frequenz() -> tuple[type[Feed], Callable[[], Feed]]:
-    if int(_version("frequenz-channels").partition(".")[0]) < 1:
+    if int(version("frequenz-channels").partition(".")[0]) < 1:
         raise ImportError("its interface before version 1 is another one")
     return FrequenzFeed, functools.partial(FrequenzFeed, importlib.import_module("frequenz.channels"))
 
 
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise ImportError(f"{distribution} is not installed") from error
-
-
-_Loader = Callable[[], tuple[type[Feed], Callable[[], Feed]]]
-
-RUST = "interlock-rust"
-PURE = "interlock-pure"
-INNGEST = "inngest"
-FUTURES = "futures"
-
-# name: label, distribution (None: the standard library or the source tree), loader
-_CANDIDATES: dict[str, tuple[str, str | None, _Loader]] = {
-    RUST: ("interlock (Rust)", None, functools.partial(_interlock, "rust")),
-    PURE: ("interlock (pure)", None, functools.partial(_interlock, "pure")),
-    INNGEST: ("Inngest's ValueWatcher", "inngest", _inngest),
-    "queues": ("queue per consumer", None, lambda: (QueueFeed, QueueFeed)),
-    FUTURES: ("bare futures", None, lambda: (FutureFeed, FutureFeed)),
-    "anyio": ("anyio memory streams", "anyio", _anyio),
-    "frequenz": ("frequenz-channels broadcast", "frequenz-channels", _frequenz),
-}
-
-NAMES = tuple(_CANDIDATES)
-
-
-def label(name: str) -> str:
-    """What the tables call the implementation `name`."""
-    return _CANDIDATES[name][0]
-
-
-def find(name: str) -> Implementation:
-    """The implementation `name`.
-
-    Raises:
-        ImportError: It is not installed.
-    """
-    shown, distribution, loader = _CANDIDATES[name]
-    feed, make = loader()
-    return Implementation(name, shown, feed, make, "" if distribution is None else _version(distribution))
-
-
-def available(names: Iterable[str] = NAMES) -> tuple[list[Implementation], dict[str, str]]:
-    """Those of `names` that are installed, and for the others why not."""
-    found: list[Implementation] = []
-    missing: dict[str, str] = {}
-    for name in names:
-        try:
-            found.append(find(name))
-        except ImportError as error:
-            missing[name] = str(error)
-    return found, missing
+CANDIDATES: Candidates[Feed] = Candidates(
+    {
+        RUST: functools.partial(_interlock, "rust"),
+        PURE: functools.partial(_interlock, "pure"),
+        INNGEST: _inngest,
+        QUEUES: lambda: (QueueFeed, QueueFeed),
+        FUTURES: lambda: (FutureFeed, FutureFeed),
+        ANYIO: _anyio,
+        FREQUENZ: _frequenz,
+    }
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from .implementations import Implementation
+from .candidates import Implementation
 
 
 def _processor() -> str:
@@ -33,7 +35,9 @@ def _interpreter() -> str:
     if "--enable-optimizations" in settings or "-fprofile-use" in settings:
         traits.append("profile-guided")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        traits.append("free-threaded")
+        # An extension that is not made for it turns the GIL on when it is imported.
+        with_gil = getattr(sys, "_is_gil_enabled", bool)()
+        traits.append("free-threaded, but the GIL is on" if with_gil else "free-threaded")
     return f"{platform.python_implementation()} {platform.python_version()} ({', '.join(traits)})"
 
 
@@ -45,9 +49,10 @@ def load() -> float | None:
         return None
 
 
-def describe(implementations: Iterable[Implementation], load_before: float | None, command: str) -> dict[str, str]:
+def describe(implementations: Iterable[Implementation[Any]], load_before: float | None, command: str) -> dict[str, str]:
     """Machine, interpreter, versions; and how busy the machine was with other things."""
-    versions = [f"{each.label} {each.version}" for each in implementations if each.version]
+    # Once each: some take part in more than one group.
+    versions = dict.fromkeys(f"{each.label} {each.version}" for each in implementations if each.version)
     described = {
         "Machine": f"{_processor()}, {os.cpu_count()} cores, {platform.machine()}",
         "System": _system(),

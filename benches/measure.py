@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from . import memory
-from .implementations import Implementation
-from .scenarios import BACKLOG, BACKLOG_TRANSITIONS, SCENARIOS, Case, Scenario
+from .candidates import Implementation, label
+from .cases import Case, Scenario
+from .scenarios import BACKLOG_TRANSITIONS
 
 #: Implementation and size.
 Key = tuple[str, int]
@@ -23,7 +25,7 @@ class Effort:
     """How much is measured.
 
     Attributes:
-        rounds: Of each case.
+        rounds: Of each case, unless its scenario makes do with fewer.
         nanoseconds: How long the timed region of a round should about be.
         quick: Whether to leave out the sizes that take longest.
     """
@@ -34,6 +36,9 @@ class Effort:
 
     def sizes(self, scenario: Scenario) -> tuple[int, ...]:
         return scenario.quick if self.quick else scenario.sizes
+
+    def rounds_of(self, scenario: Scenario) -> int:
+        return self.rounds if scenario.rounds is None else min(self.rounds, scenario.rounds)
 
 
 FULL = Effort(rounds=21, nanoseconds=40e6, quick=False)
@@ -73,13 +78,28 @@ class Result:
     def spread(self, key: Key) -> Spread:
         return Spread.of(self.samples[key])
 
-    def ratio(self, over: Key, under: Key) -> Spread | None:
-        """How many times `over` is `under`, taken round by round; `None` if one was not measured."""
+    def _by_round(self, over: Key, under: Key) -> list[float] | None:
         if over not in self.samples or under not in self.samples:
             return None
         pairs = zip(self.samples[over], self.samples[under], strict=True)
         # A backlog may gain no page at all.
-        return Spread.of([above / max(below, 1) for above, below in pairs])
+        return [above / max(below, 1) for above, below in pairs]
+
+    def ratio(self, over: Key, under: Key) -> Spread | None:
+        """How many times `over` is `under`, taken round by round; `None` if one was not measured."""
+        ratios = self._by_round(over, under)
+        return None if ratios is None else Spread.of(ratios)
+
+    def scaling(self, name: str, few: int, many: int) -> Spread | None:
+        """How many times as much goes through in the same time with size `many` as with `few`."""
+        return self.ratio((name, few), (name, many))
+
+    def scaling_beside(self, name: str, other: str, few: int, many: int) -> Spread | None:
+        """`scaling` over that of another implementation."""
+        own, others = (self._by_round((each, few), (each, many)) for each in (name, other))
+        if own is None or others is None:
+            return None
+        return Spread.of([mine / theirs for mine, theirs in zip(own, others, strict=True)])
 
     def growth(self, implementation: str) -> Spread | None:
         """The dearest size over the cheapest one, by their medians."""
@@ -108,45 +128,52 @@ _OPENING_STEPS = 4
 _BACKLOG_STEPS = 20
 
 
-def _takers(scenario: Scenario, implementations: Iterable[Implementation]) -> list[Implementation]:
-    return [implementation for implementation in implementations if scenario.takes(implementation)]
-
-
 def _count(scenario: Scenario, takers: int, effort: Effort) -> int:
     cases = takers * len(effort.sizes(scenario))
-    return cases * (_BACKLOG_STEPS if scenario.case is None else _OPENING_STEPS + effort.rounds)
+    return cases * (_BACKLOG_STEPS if scenario.case is None else _OPENING_STEPS + effort.rounds_of(scenario))
+
+
+@contextlib.contextmanager
+def _named(scenario: Scenario, size: int, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise RuntimeError(f"{label(name)} failed in {scenario.name!r}, N = {size:,}: {error!r}") from error
 
 
 def _timed(
     scenario: Scenario,
-    make: Callable[[Implementation, int], Case],
-    takers: Sequence[Implementation],
+    make: Callable[[Implementation[Any], int], Case[Any]],
+    takers: Sequence[Implementation[Any]],
     effort: Effort,
     steps: _Steps,
 ) -> Result:
     sizes = effort.sizes(scenario)
     samples: dict[Key, list[float]] = {}
     with contextlib.ExitStack() as opened:
-        cases: dict[Key, Case] = {}
+        cases: dict[Key, Case[Any]] = {}
         for size in sizes:
             for implementation in takers:
                 steps.begin(f"{scenario.titled(size)}: {implementation.label}")
-                case = make(implementation, size)
-                opened.callback(case.close)
-                case.calibrate(effort.nanoseconds)
+                with _named(scenario, size, implementation.name):
+                    case = make(implementation, size)
+                    opened.callback(case.close)
+                    case.calibrate(effort.nanoseconds)
                 cases[implementation.name, size] = case
                 samples[implementation.name, size] = []
                 steps.end(_OPENING_STEPS)
-        for number in range(effort.rounds):
+        rounds = effort.rounds_of(scenario)
+        for number in range(rounds):
             for key, case in cases.items():
-                steps.begin(f"{scenario.titled(case.size)}: round {number + 1} of {effort.rounds}")
-                samples[key].append(case.round())
+                steps.begin(f"{scenario.titled(case.size)}: round {number + 1} of {rounds}")
+                with _named(scenario, case.size, case.implementation.name):
+                    samples[key].append(case.round())
                 steps.end(1)
         broken = {key: (case.broken, case.chained) for key, case in cases.items() if case.chained}
     return Result(scenario, sizes, tuple(taker.name for taker in takers), samples, broken)
 
 
-def _backlog(scenario: Scenario, takers: Sequence[Implementation], effort: Effort, steps: _Steps) -> Result:
+def _backlog(scenario: Scenario, takers: Sequence[Implementation[Any]], effort: Effort, steps: _Steps) -> Result:
     sizes = effort.sizes(scenario)
     samples: dict[Key, list[float]] = {}
     for size in sizes:
@@ -159,19 +186,17 @@ def _backlog(scenario: Scenario, takers: Sequence[Implementation], effort: Effor
 
 
 def run(
-    implementations: Sequence[Implementation],
-    names: Iterable[str] = tuple(SCENARIOS),
+    scenarios: Iterable[tuple[Scenario, Iterable[Implementation[Any]]]],
     effort: Effort = FULL,
     progress: Progress = lambda _share, _what: None,
 ) -> list[Result]:
-    """Measure the scenarios `names` with all of `implementations` that can take part."""
-    chosen = [(SCENARIOS[name], _takers(SCENARIOS[name], implementations)) for name in names]
+    """Measure each scenario with those of its implementations that can take part."""
+    chosen = [(scenario, [each for each in found if scenario.takes(each)]) for scenario, found in scenarios]
     total = sum(_count(scenario, len(takers), effort) for scenario, takers in chosen)
     steps = _Steps(max(total, 1), progress)
     results: list[Result] = []
     for scenario, takers in chosen:
         if scenario.case is None:
-            assert scenario.name == BACKLOG
             results.append(_backlog(scenario, takers, effort, steps))
         else:
             results.append(_timed(scenario, scenario.case, takers, effort, steps))

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .implementations import BufferingFeed, find
+from .implementations import CANDIDATES, BufferingFeed
 
 # Seconds. The slowest takes about one; per subscription and thousand transitions it is far less.
 _LIMIT = 600.0
@@ -60,7 +60,7 @@ def _fill_gaps() -> list[object]:
 
 async def _grow(name: str, subscriptions: int, transitions: int) -> Backlog:
     resident = _resident()
-    feed = find(name).make()
+    feed = CANDIDATES.find(name).make()
     assert isinstance(feed, BufferingFeed)
     held = [feed.subscribe() for _ in range(subscriptions)]
     values = list(range(1_000, 1_000 + transitions))

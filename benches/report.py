@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .bars import Verdict
-from .implementations import FUTURES, INNGEST, label
+from .candidates import label, possessive
 from .measure import Result, Spread
 
 Rows = list[list[str]]
@@ -41,8 +41,7 @@ def rows(result: Result) -> Rows:
     table[0] += [
         "implementation",
         "KiB gained" if memory else f"ns per {result.scenario.unit}",
-        "Inngest's ÷ this",
-        "bare futures ÷ this",
+        *(f"{possessive(name)} ÷ this" for name in result.scenario.references),
     ]
     for size in result.sizes:
         for name in result.implementations:
@@ -51,8 +50,7 @@ def rows(result: Result) -> Rows:
             row += [
                 label(name),
                 _figure(result.spread(key), 1024 if memory else 1),
-                _ratio(result.ratio((INNGEST, size), key)),
-                _ratio(result.ratio((FUTURES, size), key)),
+                *(_ratio(result.ratio((reference, size), key)) for reference in result.scenario.references),
             ]
             table.append(row)
     return table
@@ -65,8 +63,13 @@ def heading(result: Result) -> str:
 
 
 def remarks(result: Result) -> list[str]:
-    """What a table of times does not show: growth with N, and broken chains."""
+    """What a table of times does not show: growth with N, throughput, and broken chains."""
     told = []
+    if result.scenario.scales and len(result.sizes) > 1:
+        few, many = result.sizes[0], result.sizes[-1]
+        for name in result.implementations:
+            scaling = _ratio(result.scaling(name, few, many))
+            told.append(f"{label(name)}: with N = {many}, {scaling} as much goes through as with {few}.")
     if result.scenario.flat:
         for name in result.implementations:
             growth = result.growth(name)
@@ -108,6 +111,8 @@ def _text_table(table: Rows) -> str:
 
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return "No bar is fixed for these scenarios on this interpreter."
     missed = sum(verdict.met is False for verdict in verdicts)
     met = sum(verdict.met is True for verdict in verdicts)
     skipped = len(verdicts) - met - missed
@@ -130,7 +135,9 @@ def text(
     parts.append(EXPLANATION)
     for result in results:
         parts.append("\n".join([heading(result), "", _text_table(rows(result)), *remarks(result)]))
-    parts += [_text_table(verdict_rows(verdicts)).replace("**not met**", "NOT MET"), _summary(verdicts)]
+    if verdicts:
+        parts.append(_text_table(verdict_rows(verdicts)).replace("**not met**", "NOT MET"))
+    parts.append(_summary(verdicts))
     return "\n\n".join(parts)
 
 
@@ -147,7 +154,9 @@ def markdown(
         told = remarks(result)
         if told:
             parts.append("\n".join(f"- {remark}" for remark in told))
-    parts += ["#### Bars", _markdown_table(verdict_rows(verdicts)), _summary(verdicts)]
+    if verdicts:
+        parts += ["#### Bars", _markdown_table(verdict_rows(verdicts))]
+    parts.append(_summary(verdicts))
     return "\n\n".join(parts)
 
 

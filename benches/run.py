@@ -11,11 +11,13 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from . import bars, implementations, machine, report
+from . import bars, machine, report
+from .candidates import Implementation
+from .cases import Scenario
+from .groups import GROUPS, Group
 from .measure import FULL, QUICK, run
-from .scenarios import SCENARIOS
 
 
 class ProgressBar:
@@ -49,6 +51,8 @@ _PROGRAM = "python -m benches.run"
 def _command(options: argparse.Namespace) -> str:
     """What to type for these figures; the names of files are nobody else's business."""
     words = [_PROGRAM, *options.scenarios]
+    if options.group is not None:
+        words.append(f"--group {options.group}")
     words += [f"--only {name}" for name in options.only or ()]
     if options.rounds is not None:
         words.append(f"--rounds {options.rounds}")
@@ -61,32 +65,45 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM, allow_abbrev=False, description="Measure everything side by side, and say which bars are met."
     )
+    names = tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.candidates.names))
+    of_groups = "; ".join(f"{group.name}: {', '.join(group.scenarios)}" for group in GROUPS.values())
     parser.add_argument(
         "scenarios",
         nargs="*",
         metavar="SCENARIO",
-        help=f"what to measure; all of it if none is named: {', '.join(SCENARIOS)}",
+        help=f"what to measure; all of it if none is named. {of_groups}",
     )
+    parser.add_argument("--group", choices=GROUPS, help="only scenarios of this group")
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer and shorter rounds, smaller N")
-    parser.add_argument("--rounds", type=int, help="rounds of each case, at least 2")
+    parser.add_argument("--rounds", type=int, help="rounds of each case, at least 2; where they are long, at most")
     parser.add_argument(
         "--only",
         action="append",
-        choices=implementations.NAMES,
+        choices=names,
         metavar="IMPLEMENTATION",
-        help=f"measure this implementation; may be given several times: {', '.join(implementations.NAMES)}",
+        help=f"measure this implementation; may be given several times: {', '.join(names)}",
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown, as in benches/README.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything, samples included, to FILE")
     return parser
 
 
+def _chosen(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[tuple[Group, list[Scenario]]]:
+    """The scenarios asked for, by their groups, in the order in which they were named."""
+    groups = list(GROUPS.values()) if options.group is None else [GROUPS[options.group]]
+    known = [name for group in groups for name in group.scenarios]
+    unknown = [name for name in options.scenarios if name not in known]
+    if unknown:
+        parser.error(f"no such scenario: {', '.join(unknown)}; choose from {', '.join(known)}")
+    wanted = options.scenarios or known
+    chosen = [(group, [group.scenarios[name] for name in wanted if name in group.scenarios]) for group in groups]
+    return [(group, scenarios) for group, scenarios in chosen if scenarios]
+
+
 def main() -> None:
     parser = _parser()
     options = parser.parse_args()
-    unknown = [name for name in options.scenarios if name not in SCENARIOS]
-    if unknown:
-        parser.error(f"no such scenario: {', '.join(unknown)}; choose from {', '.join(SCENARIOS)}")
+    chosen = _chosen(parser, options)
     effort = QUICK if options.quick else FULL
     if options.rounds is not None:
         if options.rounds < 2:
@@ -94,14 +111,23 @@ def main() -> None:
         effort = dataclasses.replace(effort, rounds=options.rounds)
 
     load_before = machine.load()
-    found, missing = implementations.available(options.only or implementations.NAMES)
+    taking_part: list[Implementation[Any]] = []
+    missing: dict[str, str] = {}
+    plan: list[tuple[Scenario, list[Implementation[Any]]]] = []
+    promised: list[bars.Bar] = []
+    for group, scenarios in chosen:
+        found, not_found = group.candidates.available(options.only or group.candidates.names)
+        taking_part += found
+        missing |= not_found
+        plan += [(scenario, found) for scenario in scenarios]
+        promised += group.bars()
     progress = ProgressBar(sys.stderr)
     try:
-        results = run(found, options.scenarios or tuple(SCENARIOS), effort, progress)
+        results = run(plan, effort, progress)
     finally:
         progress.clear()
-    verdicts = bars.judge(results)
-    described = machine.describe(found, load_before, _command(options))
+    verdicts = bars.judge(promised, results)
+    described = machine.describe(taking_part, load_before, _command(options))
     show = report.markdown if options.markdown else report.text
     print(show(described, results, verdicts, missing))
     if options.json is not None:

@@ -1,75 +1,39 @@
-"""The scenarios: what is set up, what is timed, and what is checked outside the timed region.
-
-A `Case` is one scenario at one size with one implementation. It keeps an event
-loop of its own that stands still between rounds, so that the rounds of several
-cases can be interleaved in one process.
-"""
+"""The scenarios of a changing value: what is set up, what is timed, and what is checked outside the timed region."""
 
 from __future__ import annotations
 
-import abc
 import asyncio
-import contextlib
-import dataclasses
-import gc
+import functools
 import itertools
-import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ClassVar
 
-from .implementations import INITIAL, BufferingFeed, Feed, Implementation, Pair
-
-# Seconds. No round comes near it; it turns a lost delivery into an error instead of a hang.
-_LIMIT = 120.0
+from .candidates import FUTURES, INNGEST
+from .cases import Case, Crew, Scenario, settle
+from .implementations import INITIAL, BufferingFeed, Feed, Pair
 
 # Seconds, for the waits that have a timeout: the same for all, and never reached.
 _TIMEOUT = 60.0
-
-# What the loop needs at most to hand a transition on: call_soon, the getter's future, its task.
-_SETTLE_TICKS = 4
 
 _SETTER_THREADS = 4
 
 BACKLOG_TRANSITIONS = 10_000
 
 
-class Stopwatch:
-    """Times one region of each round."""
+class FeedCase(Case[Feed]):
+    """A case about one feed."""
 
-    def __init__(self) -> None:
-        self.nanoseconds = 0
+    async def _open(self) -> None:
+        self._feed = self.implementation.make()
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        start = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.nanoseconds = time.perf_counter_ns() - start
+    async def _close(self) -> None:
+        await super()._close()
+        self._feed.close()
 
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Collect garbage first, and none during a round: for everyone alike.
-
-    What is alive is then frozen until a case closes: each collection would go through
-    all the parked tasks again, and take longer than what is measured.
-    """
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-async def _ticks(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+    def _renew(self) -> BufferingFeed:
+        """A feed without a past, for one round."""
+        self._feed.close()
+        self._feed = feed = self.implementation.make()
+        assert isinstance(feed, BufferingFeed)
+        return feed
 
 
 async def _parked(feed: Feed, count: int) -> int:
@@ -83,91 +47,7 @@ async def _parked(feed: Feed, count: int) -> int:
     return ticks
 
 
-class Case(abc.ABC):
-    """One scenario, size and implementation, ready to be measured round by round."""
-
-    #: Bounds of how many operations a round may have.
-    least: ClassVar[int] = 1
-    most: ClassVar[int] = 20_000
-
-    def __init__(self, implementation: Implementation, size: int) -> None:
-        self.implementation = implementation
-        self.size = size
-        self.operations = self.least
-        #: Transitions that did not begin where the one before ended, and out of how many (`Threads` only).
-        self.broken = 0
-        self.chained = 0
-        self._tasks: list[asyncio.Task[Any]] = []
-        self._stopwatch = Stopwatch()
-        self._value = 1_000
-        self._loop = asyncio.new_event_loop()
-        try:
-            self._run(self._open())
-        except BaseException:
-            self._loop.close()
-            raise
-
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._loop.run_until_complete(asyncio.wait_for(coroutine, _LIMIT))
-
-    def _values(self, count: int) -> range:
-        """The next `count` values; none comes twice in a case."""
-        self._value += count
-        return range(self._value - count, self._value)
-
-    async def _open(self) -> None:
-        """Set up what lasts for all rounds."""
-        self._feed = self.implementation.make()
-
-    @abc.abstractmethod
-    async def _round(self) -> None:
-        """Do `operations` operations under the stopwatch, then check what came of them."""
-
-    async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._feed.close()
-
-    def _renew(self) -> BufferingFeed:
-        """A feed without a past, for one round."""
-        self._feed.close()
-        self._feed = feed = self.implementation.make()
-        assert isinstance(feed, BufferingFeed)
-        return feed
-
-    def divisor(self) -> int:
-        """How many units the operations of a round amount to."""
-        return self.operations
-
-    def calibrate(self, nanoseconds: float) -> None:
-        """Warm up, and choose `operations` so that a round takes about so long."""
-        while True:
-            self.round()
-            wanted = int(self.operations * nanoseconds / max(self._stopwatch.nanoseconds, 1))
-            bounded = max(self.least, min(self.most, wanted))
-            if bounded <= 2 * self.operations:
-                self.operations = bounded
-                return
-            # In steps: the first rounds are slow and would be taken for the rule.
-            self.operations = min(bounded, 8 * self.operations)
-
-    def round(self) -> float:
-        """Do one round; nanoseconds per unit."""
-        with _without_collector():
-            self._run(self._round())
-        return self._stopwatch.nanoseconds / self.divisor()
-
-    def close(self) -> None:
-        """End the consumers and close the loop."""
-        try:
-            self._run(self._close())
-        finally:
-            self._loop.close()
-            gc.unfreeze()
-
-
-class FanOut(Case):
+class FanOut(FeedCase):
     """One transition to `size` subscriptions whose readers all wait; per delivery.
 
     The next set comes when the last reader has the value, so that every round is
@@ -180,7 +60,7 @@ class FanOut(Case):
         await super()._open()
         self._latest = [0] * self.size
         self._tasks = [asyncio.create_task(self._feed.follow(self._latest, index)) for index in range(self.size)]
-        await _ticks(_SETTLE_TICKS)
+        await settle()
 
     async def _deliver(self, values: range) -> None:
         publish = self._feed.publish
@@ -204,7 +84,7 @@ class FanOut(Case):
         return self.operations * self.size
 
 
-class IdleSubscriptions(Case):
+class IdleSubscriptions(FeedCase):
     """A set beside `size` subscriptions on which nobody waits; per set.
 
     Timed is the setter alone. What it leaves to the loop (one callback per
@@ -231,7 +111,7 @@ class IdleSubscriptions(Case):
         assert isinstance(feed, BufferingFeed)
         subscription = feed.subscribe()
         await self._burst(feed, self._values(self.operations))
-        await _ticks(_SETTLE_TICKS)
+        await settle()
         for _ in range(subscription.pending()):
             subscription.read()
         feed.close()
@@ -242,7 +122,7 @@ class IdleSubscriptions(Case):
         await self._rehearse()
         values = self._values(self.operations)
         await self._burst(feed, values)
-        await _ticks(_SETTLE_TICKS)
+        await settle()
         if any(subscription.pending() != len(values) for subscription in subscriptions):
             raise AssertionError("a subscription holds more or fewer transitions than were set")
         # All were counted; to read every one of them would take longer than all the rest.
@@ -252,7 +132,7 @@ class IdleSubscriptions(Case):
                 raise AssertionError("a subscription holds other transitions than were set")
 
 
-class OtherWaiters(Case):
+class OtherWaiters(FeedCase):
     """A set beside `size` waits for other values; per set.
 
     Timed are a burst of sets and what the loop then has to do until nothing is
@@ -271,12 +151,12 @@ class OtherWaiters(Case):
             sending = self._feed.publish_all(values)
             if sending is not None:
                 await sending
-            await _ticks(_SETTLE_TICKS)
+            await settle()
         if self._feed.waiters != self.size or any(task.done() for task in self._tasks):
             raise AssertionError("a wait for another value ended")
 
 
-class SameWaiters(Case):
+class SameWaiters(FeedCase):
     """`size` waits for one value: the set, the wake-ups and the leaving; per wait.
 
     Making and registering the waits is not timed.
@@ -304,7 +184,7 @@ class SameWaiters(Case):
         return self.operations * self.size
 
 
-class TaskWaits(Case):
+class TaskWaits(FeedCase):
     """`create_task(wait_for(v, timeout=…))` for `size` tasks, then the set that satisfies them; per task.
 
     One at a time, the loop's own rounds are a large part of it, for everybody; a hundred share them.
@@ -347,7 +227,7 @@ class TaskWaits(Case):
         return self.operations * self.size
 
 
-class Threads(Case):
+class Threads(FeedCase):
     """`size` threads that set, one loop that reads; per transition, from the start until the last is read."""
 
     least = 200
@@ -358,27 +238,14 @@ class Threads(Case):
         values = self._values(self.size * self.operations)
         pairs: list[Pair] = []
         reader = asyncio.create_task(feed.collect(pairs, len(values)))
-        await _ticks(_SETTLE_TICKS)
-        ready = threading.Barrier(self.size + 1)
-        start = threading.Event()
-
-        def setter(own: range) -> None:
-            ready.wait(_LIMIT)
-            start.wait(_LIMIT)
-            feed.publish_from_thread(own)
-
-        setters = [
-            threading.Thread(target=setter, args=(values[number :: self.size],), daemon=True)
-            for number in range(self.size)
-        ]
-        for thread in setters:
-            thread.start()
-        ready.wait(_LIMIT)
+        await settle()
+        setters = Crew(
+            [functools.partial(feed.publish_from_thread, values[number :: self.size]) for number in range(self.size)]
+        )
         with self._stopwatch.running():
-            start.set()
+            setters.start()
             await reader
-        for thread in setters:
-            thread.join(_LIMIT)
+        setters.join()
         if sorted(new for _, new in pairs) != list(values):
             raise AssertionError("other transitions were read than were set")
         broken = sum(before[1] != after[0] for before, after in itertools.pairwise(pairs))
@@ -391,38 +258,6 @@ class Threads(Case):
         return self.size * self.operations
 
 
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """A row of the comparison.
-
-    Attributes:
-        name: For the command line.
-        title: What is measured; `{n}` stands for the size.
-        unit: What one figure is for.
-        sizes: All sizes.
-        quick: The sizes of a quick run.
-        case: How it is measured; `None` for the memory of a backlog, which takes a process each.
-        needs_buffer: Whether only implementations can take part whose subscriptions hold what is not yet read.
-        flat: Whether a figure should not depend on the size.
-    """
-
-    name: str
-    title: str
-    unit: str
-    sizes: tuple[int, ...]
-    quick: tuple[int, ...]
-    case: Callable[[Implementation, int], Case] | None
-    needs_buffer: bool = False
-    flat: bool = False
-
-    def titled(self, size: int | str) -> str:
-        """The title with its size in it."""
-        return self.title.format(n=size if isinstance(size, str) else f"{size:,}")
-
-    def takes(self, implementation: Implementation) -> bool:
-        return implementation.buffers or not self.needs_buffer
-
-
 FAN_OUT = "fan-out"
 IDLE = "idle"
 OTHERS = "others"
@@ -430,6 +265,8 @@ SAME = "same"
 TASKS = "tasks"
 THREADS = "threads"
 BACKLOG = "backlog"
+
+_REFERENCES = (INNGEST, FUTURES)
 
 SCENARIOS = {
     scenario.name: scenario
@@ -441,6 +278,8 @@ SCENARIOS = {
             (1, 1_000, 10_000),
             (1, 1_000),
             FanOut,
+            Feed,
+            _REFERENCES,
         ),
         Scenario(
             IDLE,
@@ -449,7 +288,8 @@ SCENARIOS = {
             (1, 100, 10_000),
             (1, 100, 10_000),
             IdleSubscriptions,
-            needs_buffer=True,
+            BufferingFeed,
+            _REFERENCES,
             flat=True,
         ),
         Scenario(
@@ -459,6 +299,8 @@ SCENARIOS = {
             (10, 1_000, 10_000),
             (10, 1_000),
             OtherWaiters,
+            Feed,
+            _REFERENCES,
             flat=True,
         ),
         Scenario(
@@ -468,6 +310,8 @@ SCENARIOS = {
             (1_000, 4_000, 8_000),
             (1_000, 4_000),
             SameWaiters,
+            Feed,
+            _REFERENCES,
             flat=True,
         ),
         Scenario(
@@ -477,6 +321,8 @@ SCENARIOS = {
             (1, 100),
             (1, 100),
             TaskWaits,
+            Feed,
+            _REFERENCES,
         ),
         Scenario(
             THREADS,
@@ -485,7 +331,8 @@ SCENARIOS = {
             (_SETTER_THREADS,),
             (_SETTER_THREADS,),
             Threads,
-            needs_buffer=True,
+            BufferingFeed,
+            _REFERENCES,
         ),
         Scenario(
             BACKLOG,
@@ -494,7 +341,8 @@ SCENARIOS = {
             (1, 1_000),
             (1, 100),
             None,
-            needs_buffer=True,
+            BufferingFeed,
+            _REFERENCES,
             flat=True,
         ),
     )

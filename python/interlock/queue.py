@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable
@@ -142,7 +143,7 @@ class Queue(core.Queue[T], Generic[T]):
         return len(self._queue)
 
     def _get_loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop. asyncio's queues are bound to it by this, and CPython 3.10's tests call it; these are not."""
+        """The running loop. asyncio's queues bind themselves by this, these do not; CPython 3.10's tests call it."""
         return asyncio.get_running_loop()
 
     @property
@@ -307,6 +308,6 @@ class PriorityQueue(Queue[T], order="priority"):
 
 def _move_along(heap: list[Any], path: list[int], item: Any) -> None:
     """Move the entries one place along the path, and put the item where it ends."""
-    for place, following in zip(path, path[1:], strict=False):
+    for place, following in itertools.pairwise(path):
         heap[place] = heap[following]
     heap[path[-1]] = item
