@@ -161,34 +161,55 @@ impl Queue {
     }
 
     /// Somebody who was notified does not take what there is: another may.
-    pub(crate) fn pass_on(&self, py: Python<'_>, side: Side) -> PyResult<()> {
-        let next = self.with(py, |state| state.ledger.next(side))?;
-        self.wake(py, side, next)
+    pub(crate) fn pass_on(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let mut ready = Ok(true);
+        if let Some(lock) = this.turn_lock(py)? {
+            // This may be the collector's doing, anywhere. One woken in vain is better than
+            // to wait for the turn here.
+            let now = false.into_pyobject(py)?.to_owned().into_any();
+            if truth(&call_method(&lock, intern!(py, "acquire"), [&now], None)?)? {
+                let turn = Turn(lock);
+                ready = Self::is_ready(slf, side);
+                drop(turn);
+            }
+        }
+        if !matches!(ready, Ok(false)) {
+            let next = this.with(py, |state| state.ledger.next(side))?;
+            this.wake(py, side, next)?;
+        }
+        ready.map(drop)
     }
 
     /// The turn to run a subclass's hooks; None if there are none.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Option<Turn<'py>>> {
+        let Some(lock) = self.turn_lock(py)? else {
+            return Ok(None);
+        };
+        call_method(&lock, intern!(py, "acquire"), [], None)?;
+        Ok(Some(Turn(lock)))
+    }
+
+    /// The lock of the turn, which is re-entrant.
+    fn turn_lock<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if !self.with(py, |state| state.ledger.is_elsewhere())? {
             return Ok(None);
         }
         let mut made = None;
-        let lock = loop {
+        loop {
             let lock = self.with(py, |state| match &state.turn {
                 Some((made_in, kept)) if *made_in == generation() => Ok(kept.clone_ref(py)),
                 // A forked child may have inherited one that is held (X12).
                 _ => Err(made.take().and_then(|made| state.turn.replace(made))),
             })?;
             match lock {
-                Ok(lock) => break lock,
+                Ok(lock) => return Ok(Some(lock.into_bound(py))),
                 Err(_inherited) => {
                     let lock = imports(py).reentrant_lock.bind(py).call0()?;
                     made = Some((generation(), lock.unbind()));
                 }
             }
-        };
-        let lock = lock.into_bound(py);
-        call_method(&lock, intern!(py, "acquire"), [], None)?;
-        Ok(Some(Turn(lock)))
+        }
     }
 
     pub(crate) fn shut_down_error(py: Python<'_>) -> PyErr {

@@ -100,7 +100,7 @@ impl Request {
         let result = self.look(py);
         if std::mem::take(&mut self.notified) && result.is_err() {
             // It has not taken what it was notified of.
-            self.queue.get().pass_on(py, self.want.side())?;
+            Queue::pass_on(self.queue.bind(py), self.want.side())?;
         }
         result
     }
@@ -155,7 +155,7 @@ impl Request {
             self.queue.get().leave(py, side, token)?;
         }
         if notified {
-            self.queue.get().pass_on(py, side)?;
+            Queue::pass_on(self.queue.bind(py), side)?;
         }
         Ok(())
     }
