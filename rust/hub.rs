@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::{call, call_method};
+use crate::call::{call, call_method, truth};
 use crate::lock::Lock;
 use crate::parker::{Outcome, Parker};
 use crate::python::{
@@ -21,6 +21,16 @@ use crate::ready::ReadyList;
 use crate::stop::{self, Stop};
 use crate::timers::{Deadline, Timers};
 use crate::watcher::Interrupt;
+
+/// What came of a push.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Scheduled,
+    /// A handle had been scheduled before, by which time the loop was open.
+    OnTop,
+    /// The loop is closed or gone.
+    ToNobody,
+}
 
 /// The parkers that are ready in one loop.
 ///
@@ -133,34 +143,50 @@ impl Hub {
         Ok((!event_loop.is_none()).then_some(event_loop))
     }
 
-    /// Wake these, from any thread, in the loop's next round; false if it has none.
+    /// Wake these, from any thread, in the loop's next round.
     ///
     /// A loop that is closed or gone has nobody to wake, and that is no error of the
     /// caller's (X4).
     pub(crate) fn push(
         slf: &Bound<'_, Self>,
         parkers: impl IntoIterator<Item = Py<Parker>>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<Pushed> {
         let (py, hub) = (slf.py(), slf.get());
         if hub.generation != generation() {
-            return Ok(false);
+            return Ok(Pushed::ToNobody);
         }
         if !hub.ready.with(py, |ready| ready.push(parkers)) {
-            return Ok(true);
+            return Ok(Pushed::OnTop);
         }
         let Err(error) = Self::schedule(slf) else {
-            return Ok(true);
+            return Ok(Pushed::Scheduled);
         };
-        if error.is_instance_of::<PyRuntimeError>(py) {
-            drop(hub.ready.with(py, ReadyList::abandon));
-            return Ok(false);
+        // The loop is asked only now that the call has failed.
+        if Self::abandon_if_closed(slf) {
+            return Ok(Pushed::ToNobody);
         }
         // An interrupt, say, that came in the middle: whether the handle got there is
-        // unknown, and one too many does no harm.
+        // unknown, and one too many does no harm. Nobody is forgotten: if there is none, the
+        // next push schedules one.
         if Self::schedule(slf).is_err() {
-            drop(hub.ready.with(py, ReadyList::abandon));
+            hub.ready.with(py, ReadyList::postpone);
         }
         Err(error)
+    }
+
+    /// Give up whoever is ready on a loop that is closed or gone; true if it is.
+    pub(crate) fn abandon_if_closed(slf: &Bound<'_, Self>) -> bool {
+        let (py, hub) = (slf.py(), slf.get());
+        let closed = match hub.event_loop(py) {
+            Ok(Some(event_loop)) => call_method(&event_loop, intern!(py, "is_closed"), [], None)
+                .is_ok_and(|closed| truth(&closed).unwrap_or(false)),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        if closed {
+            drop(hub.ready.with(py, ReadyList::abandon));
+        }
+        closed
     }
 
     fn schedule(slf: &Bound<'_, Self>) -> PyResult<()> {

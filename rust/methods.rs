@@ -13,7 +13,7 @@ use pyo3::types::PyType;
 
 use crate::queue::Queue;
 use crate::request::{Offer, Want};
-use crate::slots::panicked;
+use crate::slots::{attached, panicked};
 
 type Object = *mut ffi::PyObject;
 type Method = unsafe extern "C" fn(Object, *const Object, ffi::Py_ssize_t, Object) -> Object;
@@ -54,7 +54,7 @@ unsafe fn full(
     body: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> PyResult<Object>,
 ) -> Object {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        Python::attach(|py| {
+        attached(|py| {
             // SAFETY: as in `quick`.
             let queue = unsafe { Borrowed::from_ptr(py, slf).cast_unchecked::<Queue>() };
             body(queue).unwrap_or_else(|error| {

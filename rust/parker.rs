@@ -13,7 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::call::{call_method, truth};
-use crate::hub::{Hub, Wakes};
+use crate::hub::{Hub, Pushed, Wakes};
 use crate::lock::Lock;
 use crate::python::{cannot_pickle, generation, imports};
 
@@ -133,7 +133,14 @@ impl Parker {
         match slf.get().set_outcome(py, Outcome::Notified) {
             None => Ok(false),
             Some(Wake::Nobody) => Ok(true),
-            Some(Wake::Hub(hub)) => Hub::push(hub.bind(py), [slf.clone_ref(py)]),
+            Some(Wake::Hub(hub)) => {
+                let hub = hub.bind(py);
+                Ok(match Hub::push(hub, [slf.clone_ref(py)])? {
+                    Pushed::Scheduled => true,
+                    Pushed::OnTop => !Hub::abandon_if_closed(hub),
+                    Pushed::ToNobody => false,
+                })
+            }
             // A forked child has no copy of its parent's threads (X12).
             Some(Wake::Gate(_, blocked_in)) if blocked_in != generation() => Ok(false),
             Some(Wake::Gate(gate, _)) => open_gate(gate.bind(py)).map(|()| true),
@@ -229,6 +236,14 @@ impl Parker {
         Ok(outcome.expect("settled, and read by nobody else"))
     }
 
+    /// The hub on whose ready list it is.
+    fn queued_on(&self, py: Python<'_>) -> Option<Py<Hub>> {
+        self.state.with(py, |state| match &state.waker {
+            Waker::Hub(hub) if state.queued => Some(hub.clone_ref(py)),
+            _ => None,
+        })
+    }
+
     /// What the task wants called when it is time to resume it.
     pub(crate) fn take_wakeup(&self, py: Python<'_>) -> Option<Wakeup> {
         self.state.with(py, |state| {
@@ -314,7 +329,12 @@ impl Parker {
     /// throws `CancelledError` when it resumes, and nothing has been taken (X7).
     #[pyo3(signature = (msg = None))]
     fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
-        Self::settle_now(slf, Outcome::Cancelled(msg))
+        let first = Self::settle_now(slf, Outcome::Cancelled(msg))?;
+        if !first && let Some(hub) = slf.get().queued_on(slf.py()) {
+            // Should the hub's handle have been postponed, this is the time for it.
+            Hub::push(hub.bind(slf.py()), [])?;
+        }
+        Ok(first)
     }
 
     fn done(&self, py: Python<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! The few things of CPython, asyncio and this package's Python side that the core
 //! uses, looked up once.
 
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit, PyTypeError};
@@ -129,6 +130,32 @@ pub(crate) fn in_task_of(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Whether an error means that the program is to stop, and so is nobody's own failure.
 pub(crate) fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
+}
+
+/// Raise it in the main thread as soon as that runs Python code again: where it would have
+/// been raised if it had come a moment later. It is most likely what a signal handler has
+/// raised, and those run there.
+#[allow(unsafe_code)]
+pub(crate) fn raise_later(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        // SAFETY: pending calls are made by an attached thread. The reference was given up
+        // below, for this call, which is made once.
+        unsafe {
+            let py = Python::assume_attached();
+            let error = Bound::from_owned_ptr(py, error.cast());
+            ffi::PyErr_SetObject(error.get_type().as_ptr(), error.as_ptr());
+        }
+        -1
+    }
+
+    let error = error.into_value(py).into_ptr();
+    // SAFETY: the function takes the reference over, if it is going to be called.
+    unsafe {
+        if ffi::Py_AddPendingCall(Some(raise), error.cast()) != 0 {
+            let error = Bound::from_owned_ptr(py, error);
+            PyErr::from_value(error).write_unraisable(py, None);
+        }
+    }
 }
 
 /// The truth of what a comparison returned; one that fails counts as false (W5).

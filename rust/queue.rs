@@ -17,11 +17,10 @@ use crate::ledger::{Buffer, Get, Ledger, Refusal, Side};
 use crate::lock::Lock;
 use crate::methods;
 use crate::parker::{Outcome, Parker};
-use crate::python::{generation, imports, is_interrupt, is_unshared, small_int};
+use crate::python::{generation, imports, is_interrupt, is_unshared, raise_later, small_int};
 use crate::registry::Token;
 use crate::request::{Offer, Request, SPARES, Want};
 use crate::waiter::{Source, Wait, check_timeout};
-use crate::watcher::Interrupt;
 
 pub(crate) type Item = Py<PyAny>;
 
@@ -103,19 +102,22 @@ impl Queue {
     }
 
     /// Wake one who waits; if it has gone, the next one.
-    pub(crate) fn wake(
-        &self,
-        py: Python<'_>,
-        side: Side,
-        mut next: Option<Py<Parker>>,
-    ) -> PyResult<()> {
+    ///
+    /// By now something has been put or taken, and that stands: what interrupts the waking
+    /// is not this operation's failure (Q2, Q3).
+    pub(crate) fn wake(&self, py: Python<'_>, side: Side, mut next: Option<Py<Parker>>) {
         while let Some(parker) = next {
-            if Parker::notify(&parker, py)? {
-                break;
+            match Parker::notify(&parker, py) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => return raise_later(py, error),
             }
-            next = self.with(py, |state| state.ledger.next(side))?;
+            // None if the queue is being collected as garbage.
+            next = self
+                .with(py, |state| state.ledger.next(side))
+                .ok()
+                .flatten();
         }
-        Ok(())
     }
 
     /// Register a parker, unless there is something to look at already.
@@ -155,16 +157,16 @@ impl Queue {
     }
 
     /// Somebody no longer waits.
-    pub(crate) fn leave(&self, py: Python<'_>, side: Side, token: Token) -> PyResult<()> {
-        self.with(py, |state| state.ledger.leave(side, token))
-            .map(drop)
+    pub(crate) fn leave(&self, py: Python<'_>, side: Side, token: Token) {
+        // A queue that is being collected as garbage has forgotten it already.
+        drop(self.with(py, |state| state.ledger.leave(side, token)));
     }
 
     /// Somebody who was notified does not take what there is: another may.
     pub(crate) fn pass_on(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let mut ready = Ok(true);
-        if let Some(lock) = this.turn_lock(py)? {
+        if let Ok(Some(lock)) = this.turn_lock(py) {
             // This may be the collector's doing, anywhere. One woken in vain is better than
             // to wait for the turn here.
             let now = false.into_pyobject(py)?.to_owned().into_any();
@@ -174,9 +176,10 @@ impl Queue {
                 drop(turn);
             }
         }
-        if !matches!(ready, Ok(false)) {
-            let next = this.with(py, |state| state.ledger.next(side))?;
-            this.wake(py, side, next)?;
+        if !matches!(ready, Ok(false))
+            && let Ok(next) = this.with(py, |state| state.ledger.next(side))
+        {
+            this.wake(py, side, next);
         }
         ready.map(drop)
     }
@@ -239,7 +242,7 @@ impl Queue {
             })?;
             offer = match put {
                 Ok(getter) => {
-                    this.wake(py, Side::Get, getter)?;
+                    this.wake(py, Side::Get, getter);
                     return Ok(None);
                 }
                 Err((back, Refusal::Full)) => return Ok(Some(back)),
@@ -280,7 +283,7 @@ impl Queue {
         if direct {
             call_method(slf, intern!(py, "_put"), [item.bind(py)], None)?;
             let getter = this.with(py, |state| state.ledger.note_put())?;
-            this.wake(py, Side::Get, getter)?;
+            this.wake(py, Side::Get, getter);
         } else {
             call_method(slf, intern!(py, "put_nowait"), [item.bind(py)], None)?;
         }
@@ -295,7 +298,7 @@ impl Queue {
             let copy = |item: &Item| item.clone_ref(py);
             match this.with(py, |state| state.ledger.get(&mut search, copy))? {
                 Get::Item(item, putter) => {
-                    this.wake(py, Side::Put, putter)?;
+                    this.wake(py, Side::Put, putter);
                     return Ok(Some(item));
                 }
                 Get::Empty => return Ok(None),
@@ -323,7 +326,7 @@ impl Queue {
         }
         let item = call_method(slf, intern!(py, "_get"), [], None)?.unbind();
         let putter = this.with(py, |state| state.ledger.note_get())?;
-        this.wake(py, Side::Put, putter)?;
+        this.wake(py, Side::Put, putter);
         Ok(Some(item))
     }
 
@@ -396,22 +399,22 @@ impl Queue {
     fn end(slf: &Bound<'_, Self>, immediate: bool, ordered: bool) -> PyResult<Vec<Item>> {
         let (py, this) = (slf.py(), slf.get());
         let mut dropped = Vec::new();
-        let mut interrupt = Interrupt(None);
+        let mut failure = Ok(());
         let turn = this.turn(py)?;
         let waiters = this.with(py, |state| state.ledger.shut_down())?;
         if immediate && turn.is_some() {
-            interrupt.keep(Self::drop_all_in_turn(slf, &mut dropped));
+            failure = Self::drop_all_in_turn(slf, &mut dropped);
         } else if immediate {
             match Self::drop_all(slf, ordered) {
                 Ok(items) => dropped = items,
-                Err(error) => interrupt.keep(Err(error)),
+                Err(error) => failure = Err(error),
             }
         }
         drop(turn);
         let joiners = this.with(py, |state| state.ledger.finished())?;
-        settle_all(py, waiters, || Outcome::Notified, &mut interrupt);
-        settle_all(py, joiners, || Outcome::Matched(py.None()), &mut interrupt);
-        interrupt.0.map_or(Ok(dropped), Err)
+        settle_all(py, waiters, || Outcome::Notified);
+        settle_all(py, joiners, || Outcome::Matched(py.None()));
+        failure.map(|()| dropped)
     }
 
     /// Put an item, if that is all there is to do.
@@ -475,18 +478,17 @@ impl Queue {
     }
 }
 
-/// Settle all these waits; whatever interrupts that comes after.
-fn settle_all(
-    py: Python<'_>,
-    parkers: Vec<Py<Parker>>,
-    outcome: impl Fn() -> Outcome,
-    interrupt: &mut Interrupt,
-) {
+/// Settle all these waits. What interrupts that is not this operation's failure.
+fn settle_all(py: Python<'_>, parkers: Vec<Py<Parker>>, outcome: impl Fn() -> Outcome) {
     let mut wakes = Wakes::default();
     for parker in parkers {
-        interrupt.keep(Parker::settle(&parker, py, outcome(), &mut wakes).map(drop));
+        if let Err(error) = Parker::settle(&parker, py, outcome(), &mut wakes) {
+            raise_later(py, error);
+        }
     }
-    interrupt.keep(wakes.flush(py));
+    if let Err(error) = wakes.flush(py) {
+        raise_later(py, error);
+    }
 }
 
 #[pymethods]
@@ -663,12 +665,10 @@ impl Queue {
         let Some(joiners) = self.with(py, |state| state.ledger.task_done())? else {
             return Err(PyValueError::new_err("task_done() called too many times"));
         };
-        if joiners.is_empty() {
-            return Ok(());
+        if !joiners.is_empty() {
+            settle_all(py, joiners, || Outcome::Matched(py.None()));
         }
-        let mut interrupt = Interrupt(None);
-        settle_all(py, joiners, || Outcome::Matched(py.None()), &mut interrupt);
-        interrupt.0.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// End the intake, for good; wake everybody who waits to put or to get.

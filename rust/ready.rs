@@ -42,6 +42,11 @@ impl<T> ReadyList<T> {
         std::mem::take(&mut self.items)
     }
 
+    /// The handle could not be scheduled this time: the next push is to try again.
+    pub(crate) fn postpone(&mut self) {
+        self.scheduled = false;
+    }
+
     pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
         self.items.iter()
     }
@@ -80,6 +85,15 @@ mod tests {
         ready.pop();
         assert!(ready.push([]));
         assert_eq!(ready.begin_round(), 1);
+    }
+
+    #[test]
+    fn a_postponed_handle_is_scheduled_by_the_next_push() {
+        let mut ready = ReadyList::new();
+        assert!(ready.push([1]));
+        ready.postpone();
+        assert!(ready.push([2]));
+        assert_eq!(ready.begin_round(), 2);
     }
 
     #[test]

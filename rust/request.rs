@@ -152,7 +152,7 @@ impl Request {
     pub(crate) fn leave(&mut self, py: Python<'_>, notified: bool) -> PyResult<()> {
         let side = self.want.side();
         if let Some(token) = self.token.take() {
-            self.queue.get().leave(py, side, token)?;
+            self.queue.get().leave(py, side, token);
         }
         if notified {
             Queue::pass_on(self.queue.bind(py), side)?;

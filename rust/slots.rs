@@ -33,19 +33,26 @@ unsafe fn step<R>(
                 }
             }
         };
-        if in_round() {
-            // SAFETY: slots are called by attached threads, and the hub's own call has told
-            // PyO3 that this one is.
-            run(unsafe { Python::assume_attached() })
-        } else {
-            Python::attach(run)
-        }
+        attached(run)
     }));
     // No panic may cross into C.
     stepped.unwrap_or_else(|_| {
         panicked("a wait");
         None
     })
+}
+
+/// Run something as the attached thread that it is called by.
+#[allow(unsafe_code)]
+pub(crate) fn attached<R>(body: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    // SAFETY: slots and methods are called by attached threads. PyO3 knows that within a
+    // round, for the hub's own call has told it. While the interpreter shuts down, and
+    // finalisers call methods, it does not want to be told; it then leaks what is dropped.
+    if in_round() || unsafe { ffi::Py_IsInitialized() } == 0 {
+        body(unsafe { Python::assume_attached() })
+    } else {
+        Python::attach(body)
+    }
 }
 
 /// Leave an error raised that says that something has panicked. None is known to.
