@@ -412,8 +412,9 @@ impl Queue {
         }
         drop(turn);
         let joiners = this.with(py, |state| state.ledger.finished())?;
-        settle_all(py, waiters, || Outcome::Notified);
+        // In the order in which asyncio's wake.
         settle_all(py, joiners, || Outcome::Matched(py.None()));
+        settle_all(py, waiters, || Outcome::Notified);
         failure.map(|()| dropped)
     }
 
