@@ -1,4 +1,4 @@
-"""Part 3: a short benchmark. Interleaved rounds, medians, ratios; the full one is in `benches/`."""
+"""Part 4: a short benchmark. Interleaved rounds, medians, ratios; the full one is in `benches/`."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def table(results: Results, names: Sequence[str]) -> str:
 
 
 def run(rounds: int = ROUNDS) -> Results:
-    """Run part 3 and print its tables."""
-    heading("3. What it costs")
+    """Run part 4 and print its tables."""
+    heading("4. What it costs")
     names = list(contenders())
     if "rust" not in names:
         say("The Rust backend is not built for this interpreter, so this is the pure one.")
