@@ -7,7 +7,7 @@
 //! so, and then stops the thread for good, which is what CPython itself does from 3.14
 //! on (python/cpython#87135).
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -151,6 +151,32 @@ pub(crate) fn hash(object: &Bound<'_, PyAny>) -> PyResult<isize> {
     } else {
         Ok(hash)
     }
+}
+
+/// Drop these references, which may run finalisers.
+#[allow(unsafe_code)]
+pub(crate) fn release(_attached: Python<'_>, objects: impl IntoIterator<Item = Py<PyAny>>) {
+    for object in objects {
+        // SAFETY: the thread is attached, and the reference is given up.
+        unsafe {
+            let function = unwinding!(ffi::Py_DecRef, fn(Object) -> ());
+            guarded(|| function(object.into_ptr()));
+        }
+    }
+}
+
+/// Warn, as `warnings.warn` does.
+#[allow(unsafe_code)]
+pub(crate) fn warn(category: &Bound<'_, PyAny>, message: &CStr) -> PyResult<()> {
+    // SAFETY: the thread is attached, and the category and the text outlive the call.
+    let answer = unsafe {
+        let function = unwinding!(
+            ffi::PyErr_WarnEx,
+            fn(Object, *const c_char, ffi::Py_ssize_t) -> c_int
+        );
+        guarded(|| function(category.as_ptr(), message.as_ptr(), 1))
+    };
+    truth_of(category.py(), answer).map(drop)
 }
 
 fn truth_of(py: Python<'_>, answer: c_int) -> PyResult<bool> {

@@ -294,6 +294,21 @@ impl<T, W> Ledger<T, W> {
         entries
     }
 
+    /// Everything that it holds of the items, keys included.
+    pub(crate) fn into_items(self) -> Vec<T> {
+        match self.buffer {
+            Buffer::Fifo(items) => items.into(),
+            Buffer::Lifo(items) => items,
+            Buffer::Heap(mut heap) => heap
+                .drain()
+                .into_iter()
+                .flat_map(|entry| [Some(entry.item), entry.key])
+                .flatten()
+                .collect(),
+            Buffer::Elsewhere => Vec::new(),
+        }
+    }
+
     /// Count items that have been dropped.
     pub(crate) fn note_dropped(&mut self, count: usize) {
         let count = count as u64;

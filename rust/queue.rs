@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyTypeInfo};
 
-use crate::call::{call, call_method, less, truth};
+use crate::call::{call, call_method, less, release, truth};
 use crate::heap::{Entry, Heap, Question, Rank, Search};
 use crate::hub::Wakes;
 use crate::ledger::{Buffer, Get, Ledger, Refusal, Side};
@@ -228,6 +228,10 @@ impl Queue {
     ) -> PyResult<Option<Offer>> {
         let (py, this) = (slf.py(), slf.get());
         let mut search = Search::default();
+        // A key is asked for once, before the item is tried.
+        if matches!(offer, Offer::Item(_)) && this.with(py, |state| state.key.is_some())? {
+            offer = Offer::Entry(this.entry(py, offer.into_item())?);
+        }
         loop {
             let copy = |item: &Item| item.clone_ref(py);
             let put = this.with(py, |state| match offer {
@@ -685,7 +689,9 @@ impl Queue {
     #[pyo3(signature = (immediate = None), text_signature = "($self, immediate=False)")]
     fn shutdown(slf: &Bound<'_, Self>, immediate: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let immediate = immediate.map_or(Ok(false), truth)?;
-        Self::end(slf, immediate, false).map(drop)
+        let dropped = Self::end(slf, immediate, false)?;
+        release(slf.py(), dropped);
+        Ok(())
     }
 
     /// Shut down at once, and return what was dropped: `shutdown(immediate=True)` for those who want to know (Q6).
@@ -836,11 +842,27 @@ impl Queue {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        let state = self.state.with(py, Option::take);
+        self.forget(py);
         let spare = self
             .spare
             .with(py, |kept| std::mem::replace(kept, [const { None }; SPARES]));
-        drop((state, spare));
+        drop(spare);
+    }
+}
+
+impl Queue {
+    fn forget(&self, py: Python<'_>) {
+        let state = self.state.with(py, Option::take);
+        if let Some(state) = state {
+            release(py, state.ledger.into_items());
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Attached already: Python objects are deallocated by attached threads.
+        Python::attach(|py| self.forget(py));
     }
 }
 

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use crate::heap::Entry;
 use crate::ledger::Side;
 use crate::parker::{Outcome, Parker};
-use crate::python::running_loop;
+use crate::python::{imports, running_loop};
 use crate::queue::{Item, Queue};
 use crate::registry::Token;
-use crate::waiter::{timed_out, unwrap};
+use crate::waiter::unwrap;
 
 /// An item to be put.
 pub(crate) enum Offer {
@@ -172,17 +172,26 @@ impl Request {
         self.want.spare()
     }
 
-    /// Block this thread until there is a result, with the GIL released.
+    /// Block this thread until there is a result, with the GIL released. When time is up the
+    /// error is one of a class of its own, which is nobody else's.
     pub(crate) fn block(mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline =
             timeout.map(|timeout| Instant::now() + Duration::from_secs_f64(timeout.min(9e9)));
         let mut expired = timeout == Some(0.0);
         loop {
+            // A signal that has come while this thread waited is to interrupt the wait, not
+            // what comes after it, with an item in hand.
+            if let Err(error) = py.check_signals() {
+                let notified = self.notified;
+                self.leave(py, notified)?;
+                return Err(error);
+            }
             if let Some(result) = self.attempt(py)? {
                 return Ok(result);
             }
             if expired {
-                return Err(timed_out(py));
+                let error = imports(py).expired.bind(py).call0()?;
+                return Err(PyErr::from_value(error));
             }
             if running_loop(py)?.is_some() {
                 return Err(self.would_block());

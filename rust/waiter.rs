@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyTypeInfo};
 
+use crate::call::warn;
 use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
 use crate::matching::Registration;
@@ -611,7 +612,7 @@ impl Drop for Wait {
                 // As for every coroutine.
                 let message = format!("coroutine '{}' was never awaited", self.name);
                 let message = std::ffi::CString::new(message)?;
-                PyErr::warn(py, &PyRuntimeWarning::type_object(py), &message, 1)
+                warn(&PyRuntimeWarning::type_object(py), &message)
             });
             if let Err(error) = warned {
                 error.write_unraisable(py, None);

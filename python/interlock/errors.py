@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from asyncio import QueueEmpty, QueueFull
 from queue import Empty as SyncQueueEmpty
@@ -40,6 +41,10 @@ __all__ = [
 
 class InterlockError(Exception):
     """Base of every exception that interlock defines."""
+
+
+class Expired(asyncio.TimeoutError):
+    """The time of a blocking call is up: for `SyncQueue`, to tell from a `TimeoutError` of the caller's own code."""
 
 
 class WatcherClosed(InterlockError):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from interlock.errors import (
+    Expired,
     QueueEmpty,
     QueueFull,
     QueueShutDown,
@@ -64,7 +65,7 @@ class SyncQueue(Generic[T]):
             return
         try:
             self._parent._block_put(item, timeout)
-        except (asyncio.TimeoutError, QueueFull):
+        except (Expired, QueueFull):
             # The latter is a subclass's, which has another idea of what fits.
             raise SyncQueueFull from None
         except QueueShutDown:
@@ -96,7 +97,7 @@ class SyncQueue(Generic[T]):
             return self.get_nowait()
         try:
             return self._parent._block_get(timeout)
-        except (asyncio.TimeoutError, QueueEmpty):
+        except (Expired, QueueEmpty):
             raise SyncQueueEmpty from None
         except QueueShutDown:
             raise SyncQueueShutDown from None
@@ -124,7 +125,10 @@ class SyncQueue(Generic[T]):
             asyncio.TimeoutError: Time is up.
             RuntimeError: It would block the event loop that runs in this thread.
         """
-        self._parent._block_join(timeout)
+        try:
+            self._parent._block_join(timeout)
+        except Expired:
+            raise asyncio.TimeoutError from None
 
     def shutdown(self, immediate: bool = False) -> None:
         """Shut the queue down, for tasks and threads alike. As `Queue.shutdown`."""
