@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from helpers import LIMIT
 from interlock.demo.backends import load
 
 uvloop: Any
@@ -31,12 +32,15 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backend", choices=["rust", "pure", "both"], default="both", help="which backend to test")
+    parser.addoption("--storms", type=int, default=1, help="how many storms to run on each kind of queue")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "interlock" in metafunc.fixturenames:
         wanted = metafunc.config.getoption("--backend")
         metafunc.parametrize("interlock", ["rust", "pure"] if wanted == "both" else [wanted], indirect=True)
+    if "storm_seed" in metafunc.fixturenames:
+        metafunc.parametrize("storm_seed", range(metafunc.config.getoption("--storms")))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -69,14 +73,14 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         if kind == "eager" and sys.version_info >= (3, 12):
             loop.set_task_factory(asyncio.eager_task_factory)
         try:
-            return loop.run_until_complete(asyncio.wait_for(main, 30))
+            return loop.run_until_complete(asyncio.wait_for(main, LIMIT))
         finally:
             try:
                 left = asyncio.all_tasks(loop)
                 for task in left:
                     task.cancel()
                 if left:
-                    loop.run_until_complete(asyncio.wait(left, timeout=10))
+                    loop.run_until_complete(asyncio.wait(left, timeout=LIMIT))
                 loop.run_until_complete(loop.shutdown_asyncgens())
             finally:
                 loop.close()

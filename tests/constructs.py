@@ -1,4 +1,4 @@
-"""The ways of asyncio and anyio to await a coroutine, each as a function of one."""
+"""What can be awaited, and the ways of asyncio and anyio to await it, each as a function of one coroutine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any
+from typing import Any, NamedTuple
 
-from helpers import LIMIT
+from helpers import LIMIT, READS, WAITING, awaited
+from queues import OPERATIONS, prepared, waiters
 
 try:
     import anyio
@@ -17,6 +18,53 @@ except ImportError:
 
 Wait = Coroutine[Any, Any, Any]
 Construct = Callable[[Wait], Awaitable[Any]]
+
+
+class Case(NamedTuple):
+    """A call that waits."""
+
+    make: Callable[[Any], Any]
+    """Gives the package's object on which it has to."""
+    call: Callable[[Any], Wait]
+    serve: Callable[[Any], object]
+    """Brings what it waits for."""
+    result: Any
+    waiting: Callable[[Any], int]
+    """How many wait on the object."""
+    qualname: str
+
+
+def set_to_1(w: Any) -> None:
+    w.value = 1
+
+
+def waiting_on_watcher(w: Any) -> int:
+    counts = w.statistics()
+    return int(counts.waiters + counts.subscriptions)
+
+
+CASES: dict[str, Case] = {
+    f"watcher {name}": Case(
+        lambda package: package.ValueWatcher(None),
+        call,
+        set_to_1,
+        awaited(name),
+        waiting_on_watcher,
+        f"{'Subscription' if name in READS else 'ValueWatcher'}.{'__anext__' if name == 'anext' else name}",
+    )
+    for name, call in WAITING.items()
+}
+for name, operation in OPERATIONS.items():
+    for limit in (None, LIMIT):
+        CASES[f"queue {name}({'' if limit is None else 'timeout'})"] = Case(
+            lambda package, name=name: prepared(package, name),  # type: ignore[misc]
+            lambda q, call=operation.call, limit=limit: call(q, limit),  # type: ignore[misc]
+            operation.serve,
+            1 if name == "get" else None,
+            waiters,
+            f"Queue.{name}",
+        )
+CASES["queue anext"] = CASES["queue get()"]._replace(call=anext, qualname="Queue.__anext__")
 
 CONSTRUCTS: dict[str, Construct] = {}
 

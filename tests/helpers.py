@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 # For whatever blocks: far above what it takes, so that only a hang reaches it.
-LIMIT = 20
+LIMIT = 50
 
 # Every waiting call, on a watcher whose value is None and becomes 1.
 WAITS: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
+from helpers import LIMIT
 from storm import switching, ticks
 
 WAITS: dict[str, Callable[[Any, Any, float | None], Any]] = {
@@ -350,6 +352,7 @@ def test_s31_a_thousand_waiters_cancelled_while_a_thread_sets(interlock: Any, ru
         def setter() -> None:
             number = 0
             while not stop.is_set():
+                time.sleep(0)  # or the loop would rarely have its turn
                 number += 1
                 w.value = number % 3
 
@@ -372,7 +375,8 @@ def test_s31_a_thousand_waiters_cancelled_while_a_thread_sets(interlock: Any, ru
                         s.close()
             finally:
                 stop.set()
-                thread.join()
+                thread.join(LIMIT)
+        assert not thread.is_alive()
         assert cancelled + finished == 1_000
         nothing_left(w, 0)
 

@@ -11,31 +11,32 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from constructs import CONSTRUCTS, RUNNERS, Wait, plain_await
-from helpers import LIMIT, READS, WAITING, assert_idle, awaited, in_threads, ticks
+from constructs import CASES, CONSTRUCTS, RUNNERS, Case, Wait, plain_await
+from helpers import LIMIT, assert_idle, in_threads, ticks
+from queues import KINDS, make
 
 
 @pytest.mark.parametrize("how", CONSTRUCTS)
 def test_x10_every_construct_takes_every_waiting_call(interlock: Any, run: Run, how: str) -> None:
     async def main() -> None:
-        for name, call in WAITING.items():
-            expected = None if how == "anyio_start_soon" else awaited(name)
+        for name, case in CASES.items():
+            expected = None if how == "anyio_start_soon" else case.result
             # Waited for, and there already at the await.
-            w = interlock.ValueWatcher(None)
-            setting = asyncio.ensure_future(set_after_ticks(w))
-            assert await CONSTRUCTS[how](call(w)) == expected, name
-            await setting
-            w.value = None
-            wait = call(w)
-            w.value = 1
+            subject = case.make(interlock)
+            serving = asyncio.ensure_future(serve_after_ticks(case, subject))
+            assert await CONSTRUCTS[how](case.call(subject)) == expected, name
+            await serving
+            subject = case.make(interlock)
+            wait = case.call(subject)
+            case.serve(subject)
             assert await CONSTRUCTS[how](wait) == expected, name
 
     run(main())
 
 
-async def set_after_ticks(w: Any) -> None:
+async def serve_after_ticks(case: Case, subject: Any) -> None:
     await ticks(4)
-    w.value = 1
+    case.serve(subject)
 
 
 # In these, what waits is a task of its own that is not cancelled with who waits for it.
@@ -45,74 +46,73 @@ APART = ("shield", "wait_for_shielded", "as_completed", "threadsafe", "wait_firs
 @pytest.mark.parametrize("how", CONSTRUCTS)
 def test_x10_every_construct_can_be_cancelled(interlock: Any, run: Run, how: str) -> None:
     async def main() -> None:
-        watchers = [interlock.ValueWatcher(None) for _ in WAITING]
-        tasks = [
-            asyncio.ensure_future(CONSTRUCTS[how](call(w))) for call, w in zip(WAITING.values(), watchers, strict=True)
-        ]
+        subjects = [(case, case.make(interlock)) for case in CASES.values()]
+        tasks = [asyncio.ensure_future(CONSTRUCTS[how](case.call(subject))) for case, subject in subjects]
         await ticks(4)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
         if how in APART:
-            for w in watchers:
-                w.value = 1
+            for case, subject in subjects:
+                case.serve(subject)
         del task, tasks
         await ticks(6)
         gc.collect()
-        for w in watchers:
-            assert_idle(w)
+        for case, subject in subjects:
+            assert case.waiting(subject) == 0
+            if isinstance(subject, interlock.ValueWatcher):
+                assert_idle(subject)
 
     run(main())
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("how", RUNNERS)
 def test_x10_every_runner_takes_every_waiting_call(interlock: Any, how: str, name: str) -> None:
-    w = interlock.ValueWatcher(None)
-    wait = WAITING[name](w)
-    w.value = 1
-    assert RUNNERS[how](wait) == awaited(name)
-    # And waits for what a thread sets.
-    w = interlock.ValueWatcher(None)
-    started = threading.Event()
-    w.on_change(lambda old, new: started.set())
+    case = CASES[name]
+    subject = case.make(interlock)
+    wait = case.call(subject)
+    case.serve(subject)
+    assert RUNNERS[how](wait) == case.result
+    # And waits for what a thread brings.
+    subject = case.make(interlock)
+    ended = threading.Event()
 
-    def sets() -> None:
-        while not waiting(w):
-            started.wait(0.001)
-        w.value = 1
+    def serves() -> None:
+        while not case.waiting(subject):
+            ended.wait(0.001)
+        case.serve(subject)
 
-    thread = threading.Thread(target=sets)
-    wait = WAITING[name](w)
+    thread = threading.Thread(target=serves)
+    wait = case.call(subject)
     thread.start()
-    assert RUNNERS[how](wait) == awaited(name)
+    assert RUNNERS[how](wait) == case.result
     thread.join(LIMIT)
     assert not thread.is_alive()
 
 
-def waiting(w: Any) -> bool:
-    counts = w.statistics()
-    return bool(counts.waiters or counts.subscriptions)
-
-
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", CASES)
 def test_x10_single_use(interlock: Any, run: Run, name: str) -> None:
+    case = CASES[name]
+
     async def main() -> None:
-        w = interlock.ValueWatcher(None)
-        wait = WAITING[name](w)
-        w.value = 1
-        assert await wait == awaited(name)
+        subject = case.make(interlock)
+        wait = case.call(subject)
+        case.serve(subject)
+        assert await wait == case.result
+        before = repr(subject)
         for again in (plain_await, asyncio.create_task):
             with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
                 await again(wait)
-        closed = WAITING[name](w)
+        closed = case.call(subject)
         closed.close()
         closed.close()
         with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
             await closed
+        assert repr(subject) == before
         # Two at once.
-        wait = WAITING[name](interlock.ValueWatcher(None))
+        wait = case.call(case.make(interlock))
         task = asyncio.create_task(wait)
         await ticks(2)
         with pytest.raises(RuntimeError, match=r"being awaited already|already executing"):
@@ -123,28 +123,31 @@ def test_x10_single_use(interlock: Any, run: Run, name: str) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", CASES)
 def test_x10_never_awaited_warns_and_unregisters(interlock: Any, name: str) -> None:
-    w = interlock.ValueWatcher(None)
-    wait = WAITING[name](w)
-    method = "__anext__" if name == "anext" else name
-    owner = "Subscription" if name in READS else "ValueWatcher"
-    with pytest.warns(RuntimeWarning, match=rf"coroutine '{owner}\.{method}' was never awaited"):
+    case = CASES[name]
+    subject = case.make(interlock)
+    before = repr(subject)
+    wait = case.call(subject)
+    with pytest.warns(RuntimeWarning, match=rf"coroutine '{case.qualname}' was never awaited"):
         del wait
         gc.collect()
-    assert_idle(w)
+    assert case.waiting(subject) == 0
+    assert repr(subject) == before
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", CASES)
 def test_x10_they_look_like_coroutines(interlock: Any, name: str) -> None:
-    wait: Any = WAITING[name](interlock.ValueWatcher(None))
+    case = CASES[name]
+    wait: Any = case.call(case.make(interlock))
     assert [asyncio.iscoroutine(wait), isinstance(wait, Coroutine), asyncio.isfuture(wait)] == [True, True, False]
+    assert [wait.__qualname__, wait.__name__] == [case.qualname, case.qualname.rpartition(".")[2]]
     assert "coroutine" in repr(wait) and wait.__qualname__ in repr(wait)
     with pytest.raises(TypeError, match="can't send non-None value to a just-started coroutine"):
         wait.send(1)
     with pytest.raises(RuntimeError, match="loop"):
         wait.send(None)
-    thrown = WAITING[name](interlock.ValueWatcher(None))
+    thrown = case.call(case.make(interlock))
     with pytest.raises(LookupError, match="thrown"):
         thrown.throw(LookupError("thrown"))
     with pytest.raises(RuntimeError, match="cannot reuse"):
@@ -186,6 +189,28 @@ def test_x9_any_value_is_ordinary(interlock: Any, run: Run, value: Any) -> None:
         assert w.update(lambda _: value) is value
         assert w.set_if("end", lambda found: found is value)
         assert calls == [("before", value), (value, "after"), ("after", value), (value, "end")]
+
+    run(main())
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_x9_any_item_is_ordinary(interlock: Any, run: Run, value: Any) -> None:
+    async def main() -> None:
+        for kind in KINDS:
+            q = make(interlock, kind)
+            get = asyncio.create_task(q.get())
+            await ticks(2)
+            q.put_nowait(value)
+            assert await get is value
+            await q.put(value)
+            assert q.get_nowait() is value
+            q.sync_q.put(value)
+            assert await anext(q) is value
+            q.put_nowait(value)
+            assert (await asyncio.to_thread(lambda: [q.sync_q.get()]))[0] is value  # noqa: B023
+            q.put_nowait(value)
+            (dropped,) = q.abort()
+            assert dropped is value
 
     run(main())
 

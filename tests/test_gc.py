@@ -6,11 +6,12 @@ import asyncio
 import gc
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from queues import KINDS, OPERATIONS, assert_nobody_waits, every_kind, make, prepared
 from storm import new_loop, nothing_unraisable, ticks
 
 
@@ -26,6 +27,9 @@ class Value:
 
     def __hash__(self) -> int:
         return self.number
+
+    def __lt__(self, other: Value) -> bool:
+        return self.number < other.number
 
 
 def through_value(package: Any, sentinel: Value) -> None:
@@ -115,6 +119,71 @@ def through_settled_coroutine(package: Any, sentinel: Value) -> None:
     asyncio.run(main())
 
 
+def through_queued_item(package: Any, sentinel: Value) -> None:
+    for kind in KINDS:
+        q = make(package, kind)
+        q.put_nowait(sentinel)
+        sentinel.held.append((q, q.sync_q))
+
+
+def through_key(package: Any, sentinel: Value) -> None:
+    q = package.PriorityQueue(key=lambda item: sentinel)
+    q.put_nowait(1)
+    sentinel.held.append(q)
+
+
+def through_keys(package: Any, sentinel: Value) -> None:
+    q = package.PriorityQueue(key=lambda item: (0, sentinel))
+    q.put_nowait(1)
+    sentinel.held.append(q)
+
+
+def through_queue_attribute(package: Any, sentinel: Value) -> None:
+    q = package.LifoQueue()
+    q.sentinel = sentinel
+    sentinel.held.append(q)
+
+
+def through_parked_queue_coroutine(package: Any, sentinel: Value) -> None:
+    """Fresh, parked, and woken ones."""
+
+    async def main() -> None:
+        for kind in KINDS:
+            for name, operation in OPERATIONS.items():
+                for served in (False, True):
+                    q = prepared(package, name, kind)
+                    wait = q.put(sentinel) if name == "put" else operation.call(q, 60)
+                    wait.send(None)
+                    sentinel.held.append((wait, q))
+                    if served:
+                        operation.serve(q)
+
+    asyncio.run(main())
+
+
+def through_unawaited_queue_coroutine(package: Any, sentinel: Value) -> None:
+    wait = package.Queue().put(sentinel)
+    # What it warns of is not the matter here.
+    wait.close()
+    sentinel.held.append(wait)
+
+
+def through_lost_queue_task(package: Any, sentinel: Value) -> None:
+    async def wait(name: str, q: Any) -> Any:
+        await OPERATIONS[name].call(q, None)
+        return sentinel
+
+    loop = asyncio.new_event_loop()
+    for name in OPERATIONS:
+        q = prepared(package, name)
+        task = loop.create_task(wait(name, q))
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        q.sentinel = sentinel
+        sentinel.held.append((q, task))
+    loop.run_until_complete(ticks(1))
+    loop.close()
+
+
 def through_lost_task(package: Any, sentinel: Value) -> None:
     """A loop that was dropped while a task of it waited."""
 
@@ -149,6 +218,13 @@ def through_lost_task(package: Any, sentinel: Value) -> None:
         through_parked_coroutine,
         through_settled_coroutine,
         through_lost_task,
+        through_queued_item,
+        through_key,
+        through_keys,
+        through_queue_attribute,
+        through_parked_queue_coroutine,
+        through_unawaited_queue_coroutine,
+        through_lost_queue_task,
     ],
     ids=lambda make: make.__name__,
 )
@@ -228,8 +304,29 @@ def test_a_long_backlog_is_dropped_without_recursion(interlock: Any) -> None:
             assert w.statistics().retained == 0
 
 
-@pytest.mark.parametrize("wait", ["wait_for", "get"])
-@pytest.mark.parametrize(
+@every_kind
+def test_x8_an_item_goes_when_it_has_been_got(interlock: Any, kind: str) -> None:
+    q = make(interlock, kind)
+    references = []
+    ways: list[Callable[[], Any]] = [
+        q.get_nowait,
+        lambda: asyncio.run(q.get()),
+        lambda: asyncio.run(anext(q)),
+        q.sync_q.get,
+        lambda: q.shutdown(immediate=True),
+    ]
+    for number in range(len(ways)):
+        item = Value(number)
+        references.append(weakref.ref(item))
+        q.put_nowait(item)
+        del item
+    for left in range(len(ways) - 1, -1, -1):
+        ways[len(ways) - 1 - left]()
+        gc.collect()
+        assert sum(reference() is not None for reference in references) == left
+
+
+gone = pytest.mark.parametrize(
     ("kind", "how"),
     [
         ("plain", "closed"),
@@ -238,6 +335,23 @@ def test_a_long_backlog_is_dropped_without_recursion(interlock: Any) -> None:
         ("uvloop", "closed"),  # a uvloop that is not closed never goes, whoever uses it
     ],
 )
+
+
+def left(wait: Coroutine[Any, Any, Any], kind: str, how: str, serve: Callable[[], object]) -> weakref.ref[Any]:
+    """A loop that is gone, or may go, with a task that waits."""
+    loop = new_loop(kind)
+    task = loop.create_task(wait)
+    loop.run_until_complete(ticks(1))
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if how == "closed":
+        loop.close()
+    elif how == "dropped with its waiters on the hub":
+        serve()
+    return weakref.ref(loop)
+
+
+@gone
+@pytest.mark.parametrize("wait", ["wait_for", "get"])
 def test_x4_a_watcher_lets_go_of_a_loop_that_is_gone(interlock: Any, kind: str, wait: str, how: str) -> None:
     """At the latest when it next has something to tell."""
     w = interlock.ValueWatcher(0)
@@ -250,20 +364,9 @@ def test_x4_a_watcher_lets_go_of_a_loop_that_is_gone(interlock: Any, kind: str, 
         else:
             await w.wait_for(1)
 
-    def leave() -> Any:
-        loop = new_loop(kind)
-        task = loop.create_task(waiting())
-        loop.run_until_complete(ticks(1))
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        if how == "closed":
-            loop.close()
-        elif how == "dropped with its waiters on the hub":
-            w.value = 1
-        return weakref.ref(loop)
-
     with warnings.catch_warnings(), nothing_unraisable():
         warnings.simplefilter("ignore", ResourceWarning)
-        reference = leave()
+        reference = left(waiting(), kind, how, lambda: w.set(1))
         gc.collect()
         for number in range(1, 4):
             w.value = number
@@ -271,3 +374,21 @@ def test_x4_a_watcher_lets_go_of_a_loop_that_is_gone(interlock: Any, kind: str, 
         assert reference() is None
     counts = w.statistics()
     assert (counts.subscriptions, counts.waiters, counts.retained) == (0, 0, 0)
+
+
+@gone
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_x4_a_queue_lets_go_of_a_loop_that_is_gone(interlock: Any, kind: str, name: str, how: str) -> None:
+    """And what the one who waited there was woken for is there for others."""
+    operation = OPERATIONS[name]
+    q = prepared(interlock, name)
+    with warnings.catch_warnings(), nothing_unraisable():
+        warnings.simplefilter("ignore", ResourceWarning)
+        reference = left(operation.call(q, None), kind, how, lambda: operation.serve(q))
+        gc.collect()
+        if how != "dropped with its waiters on the hub":
+            operation.serve(q)
+        gc.collect()
+        assert reference() is None
+    assert_nobody_waits(q)
+    assert asyncio.run(operation.call(q, 0)) == (1 if name == "get" else None)

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from storm import clean
+from conftest import Run
+from helpers import LIMIT, in_threads
+from queues import KINDS, OPERATIONS, assert_nobody_waits, prepared, start
+from storm import clean, ticks
 from test_processes import CHILD, forks
 
 
@@ -17,6 +20,10 @@ class Interrupted(asyncio.SelectorEventLoop):
     """Raises KeyboardInterrupt, once, where a Ctrl-C might come."""
 
     boom: str | None = None
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
 
     def _maybe(self, place: str) -> None:
         if self.boom == place:
@@ -67,10 +74,13 @@ def test_an_interrupt_while_timing_out_forgets_nobody(interlock: Any) -> None:
         out.append(timeout)
 
     async def first() -> None:
-        waits = [asyncio.ensure_future(one(timeout)) for timeout in (0.01, 0.02)]
+        waits = [asyncio.ensure_future(one(timeout)) for timeout in (1_000, 2_000)]
         await asyncio.sleep(0)
         loop.boom = "call_at"
-        await asyncio.wait(waits, timeout=20)
+        # Moved by hand, so that the second is never due with the first.
+        for wait in waits:
+            loop.ahead += 1_001
+            await wait
 
     main = loop.create_task(first())
     try:
@@ -78,8 +88,8 @@ def test_an_interrupt_while_timing_out_forgets_nobody(interlock: Any) -> None:
             loop.run_until_complete(main)
         except KeyboardInterrupt:
             loop.run_until_complete(main)
-        loop.run_until_complete(asyncio.wait_for(one(0.03), 20))
-        assert out == [0.01, 0.02, 0.03]
+        loop.run_until_complete(asyncio.wait_for(one(0.01), 20))
+        assert out == [1_000, 2_000, 0.01]
     finally:
         loop.close()
 
@@ -227,3 +237,75 @@ def test_a_loop_that_is_run_inside_one_of_its_tasks_wakes_the_others(interlock: 
         loop.run_until_complete(main())
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("where", ["task", "thread"])
+@pytest.mark.parametrize("what", ["put", "get", "task_done", "shutdown"])
+def test_x3_a_burst_on_many_queues_is_one_handle_in_each_loop(interlock: Any, run: Run, where: str, what: str) -> None:
+    """However many of their waiters it wakes."""
+    operation = {"put": "get", "get": "put", "task_done": "join", "shutdown": "get"}[what]
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        queues = [prepared(interlock, operation, kind) for kind in KINDS for _ in range(5)]
+        tasks = [start(operation, q) for q in queues for _ in range(3)]
+        await ticks(2)
+        scheduled: list[Any] = []
+
+        def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **options: Any) -> Any:
+                scheduled.append(arguments)
+                return method(*arguments, **options)
+
+            return call
+
+        def burst() -> None:
+            for q in queues:
+                q.shutdown() if what == "shutdown" else OPERATIONS[operation].serve(q)
+
+        for name in ("call_soon", "call_soon_threadsafe"):
+            setattr(loop, name, counting(getattr(loop, name)))
+        # The thread is joined here, so that the loop does not wake anybody meanwhile.
+        burst() if where == "task" else in_threads(burst)
+        assert len(scheduled) == 1
+        del loop.call_soon, loop.call_soon_threadsafe
+        await ticks(3)
+        for q in queues:
+            q.abort()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            assert isinstance(task.exception(), (type(None), interlock.QueueShutDown))
+        for q in queues:
+            assert_nobody_waits(q)
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_interrupt_while_a_queue_wakes_a_loop_strands_nobody(interlock: Any, name: str) -> None:
+    loop = Interrupted()
+    q = prepared(interlock, name)
+
+    def serve() -> bool:
+        try:
+            OPERATIONS[name].serve(q)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    async def main() -> Any:
+        waiting = start(name, q)
+        await ticks(2)
+        before = q.statistics()
+        loop.boom = "call_soon_threadsafe"
+        assert in_threads(serve) == [True]
+        if q.statistics() == before:
+            # It has not been done, so it can be done again.
+            OPERATIONS[name].serve(q)
+        return await asyncio.wait_for(waiting, LIMIT)
+
+    try:
+        assert loop.run_until_complete(main()) == (1 if name == "get" else None)
+    finally:
+        loop.close()
+    assert_nobody_waits(q)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from inngest_differences import DIFFERENCES, WAITING, Difference, in_thread, outcome
+from inngest_differences import DIFFERENCES, WAITING, Difference, in_thread, outcome, settle
 from inngest_gateway import Gateway, Kind
 from inngest_sdk import (
     LIMIT,
@@ -202,7 +202,7 @@ def test_same_results_of_waits(interlock: Any) -> None:
         ]
         tasks.append(asyncio.create_task(w.wait_for_change()))
         tasks.append(asyncio.create_task(w.wait_for_not(1, immediate=False)))
-        await asyncio.sleep(0.01)
+        await settle()
         w.value = 1
         w.value = 2
         # The value that was set, not the one that was asked for.
@@ -365,7 +365,7 @@ def test_drain_handler(ours: Any) -> None:
         # It closes when the last request is done, and not before.
         handler.close()
         closed = asyncio.create_task(handler.closed())
-        await asyncio.sleep(0.01)
+        await settle()
         assert not closed.done()
         state.pending_request_count.value = 0
         await bounded(closed)
@@ -380,7 +380,7 @@ def test_heartbeat_handler(ours: Any, log: pytest.LogCaptureFixture) -> None:
             state = create_state(ours, pending_request_count=1)
             handler = heartbeat_handler.HeartbeatHandler(LOGGER, state, heartbeat_interval_sec=0)
             handler.start()
-            await asyncio.sleep(0.01)
+            await settle()
             assert "Sending heartbeat" not in log.messages
             state.init_handshake_complete.value = True
             state.ws.value = ws
@@ -421,7 +421,7 @@ def test_init_handshake_handler(ours: Any, log: pytest.LogCaptureFixture) -> Non
                 # A new connection begins with a new handshake, however short the time without one.
                 state.close_ws()
                 state.conn_init.value = (AUTH, gateway.endpoint)
-                await asyncio.sleep(0.01)
+                await settle()
             handler.close()
             await bounded(handler.closed())
             assert path(drain(transitions)) == [CONNECTING, ACTIVE, RECONNECTING, ACTIVE, RECONNECTING]
@@ -722,6 +722,8 @@ def test_closed_by_a_signal(ours: Any, quick: None, log: pytest.LogCaptureFixtur
                 await peer.greet()
                 await bounded(connection.wait_for_state(ACTIVE))
                 closing = asyncio.create_task(connection.wait_for_state(CLOSING))
+                # So that it waits before the signal comes, and does not find the state after that one.
+                await asyncio.sleep(0)
                 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
                 await bounded(closing)
                 await peer.receive(Kind.WORKER_PAUSE)

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from conftest import Run
-from storm import nothing_unraisable, ticks, together
+from storm import LIMIT, nothing_unraisable, ticks, together
 
 
 def test_s56_a_replaced_value_that_sets_when_it_goes(interlock: Any) -> None:
@@ -120,22 +120,29 @@ class Holder:
 
 def test_collecting_while_others_set(interlock: Any) -> None:
     w = interlock.ValueWatcher(None)
-    done = threading.Event()
+    wanted, begins = threading.Semaphore(0), threading.Semaphore(0)
 
     def setter() -> None:
-        try:
-            for number in range(300):
-                value = Holder(number)
-                s = w.watch(maxlen=1 + number % 3)
-                value.held.append((w, s, w.on_change(lambda old, new: None), w.on_value(value, list)))
-                w.value = value
-                if number % 3 == 0:
-                    value.held[0][2].cancel()
-        finally:
-            done.set()
+        # A few callbacks at a time, or each set would cost more than the one before.
+        callbacks: list[Any] = []
+        for number in range(150):
+            value = Holder(number)
+            s = w.watch(maxlen=1 + number % 3)
+            callbacks.append(w.on_change(lambda old, new: None))
+            value.held.append((w, s, callbacks[-1], w.on_value(value, list)))
+            w.value = value
+            while len(callbacks) > number % 3:
+                callbacks.pop(0).cancel()
+            if number % 15 == 0:
+                wanted.release()
+                assert begins.acquire(timeout=LIMIT)
 
     def collector() -> None:
-        while not done.is_set():
+        # One for so many sets, not back to back: it stops every thread where there is no GIL, for as long as
+        # the heap is large.
+        for _ in range(3 * 10):
+            assert wanted.acquire(timeout=LIMIT)
+            begins.release()
             gc.collect()
 
     with nothing_unraisable():

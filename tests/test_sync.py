@@ -346,7 +346,7 @@ def test_a_signal_that_comes_as_the_wait_begins_is_not_missed(interlock: Any) ->
     w = interlock.ValueWatcher(int(signal.SIGUSR1))
     before = signal.signal(signal.SIGUSR1, lambda *_: w.set(9999))
     try:
-        assert w.sync.wait_until(predicate, timeout=5) == 9999
+        assert w.sync.wait_until(predicate, timeout=LIMIT) == 9999
     finally:
         signal.signal(signal.SIGUSR1, before)
 

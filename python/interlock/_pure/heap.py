@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from interlock._pure.lock import lock
+
 # Key, serial number, item.
 Entry = tuple[Any, int, Any]
 
@@ -32,7 +34,7 @@ class Heap:
 
     def adding(self, key: Any, item: Any) -> Change | None:
         """How to add this; None if others have changed the heap meanwhile."""
-        version, entries = self.version, self.entries
+        version, entries = self._now()
         places: dict[int, Entry] = {}
         hole = len(entries)
         while hole:
@@ -51,7 +53,7 @@ class Heap:
 
     def removing(self) -> Change | None:
         """How to remove the first entry, when that in the last place is out; None as above."""
-        version, entries = self.version, self.entries
+        version, entries = self._now()
         end = len(entries) - 1
         # Down to a leaf along the smaller children. The last entry comes from the leaves and
         # mostly goes back there, so comparing it on the way would be waste.
@@ -82,10 +84,16 @@ class Heap:
     def copy(self) -> Heap:
         """The same heap, for the caller alone."""
         copied = Heap()
-        # One step.
-        copied.version = self.version
-        copied.entries = self.entries.copy()
+        with lock:
+            # One step.
+            copied.version = self.version
+            copied.entries = self.entries.copy()
         return copied
+
+    def _now(self) -> tuple[int, dict[int, Entry]]:
+        # With the lock, or where threads run in parallel it might be in the middle of a change.
+        with lock:
+            return self.version, self.entries
 
     def drain(self) -> list[Any]:
         """The items of a heap that nobody else has, in order; in that of insertion if they cannot be compared."""

@@ -298,8 +298,7 @@ class PriorityLedger(Ledger):
         heap = self._heap
         nothing: dict[int, Entry] = {}
         while True:
-            with lock:
-                copied = heap.copy()
+            copied = heap.copy()
             # Before anything is dropped, because a comparison may be interrupted.
             version, items = copied.version, copied.drain() if ordered else []
             with lock:
@@ -315,8 +314,7 @@ class PriorityLedger(Ledger):
                     return items
 
     def snapshot(self) -> list[Any]:
-        with lock:
-            entries = self._heap.copy().entries
+        entries = self._heap.copy().entries
         return [entries[position][2] for position in range(len(entries))]
 
 

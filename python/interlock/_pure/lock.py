@@ -22,12 +22,12 @@ lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 
-# CPython's GIL changes hands only where a step may be interrupted anyway.
+# CPython's GIL changes hands where signals are looked for, and so not within a step.
 _STEPS_ARE_ATOMIC = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 def locked(method: F) -> F:
-    """Hold the lock during this method, each of whose steps is complete, where threads run in parallel."""
+    """Hold the lock during this method where its steps need it: where threads run in parallel."""
     if _STEPS_ARE_ATOMIC:
         return method
 

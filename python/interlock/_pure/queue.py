@@ -15,7 +15,7 @@ from interlock._pure.ledger import MISSED, HookedLedger, Ledger, LifoLedger, Pri
 from interlock._pure.lock import lock
 from interlock._pure.parker import EXPIRED, NOTIFIED, Parker, notify_all
 from interlock._pure.waiter import called, check_timeout, unwrap
-from interlock.errors import QueueEmpty, QueueFull, QueueShutDown
+from interlock.errors import Expired, QueueEmpty, QueueFull, QueueShutDown
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -266,12 +266,11 @@ class Queue(Generic[T]):
         ledger = self._ledger
         key = ledger.key
         attempt = partial(_offer, self, item, item if key is None else key(item))
-        _block(ledger, attempt, ledger.next_putter, timeout, "await queue.put(item)")
+        _block(self, attempt, _pass_on_place, timeout, "await queue.put(item)")
 
     def _block_get(self, timeout: float | None) -> T:
         timeout = check_timeout(timeout)
-        ledger = self._ledger
-        item: T = _block(ledger, partial(_take, self), ledger.next_getter, timeout, "await queue.get()")
+        item: T = _block(self, partial(_take, self), _pass_on_item, timeout, "await queue.get()")
         return item
 
     def _block_join(self, timeout: float | None) -> None:
@@ -280,7 +279,8 @@ class Queue(Generic[T]):
         parker = Parker()
         if ledger.join(parker):
             try:
-                _refuse_in_loop(timeout, "await queue.join()")
+                if timeout != 0:
+                    _refuse_in_loop("await queue.join()")
                 unwrap(parker.block(timeout))
             finally:
                 ledger.leave(parker)
@@ -322,7 +322,7 @@ def _take(queue: Queue[Any], parker: Parker | None) -> Any:
     return item
 
 
-# Attempts again and again.
+# Attempts again and again. Who was notified and does not take what there is passes that on.
 
 
 @called("Queue.put")
@@ -331,15 +331,14 @@ async def _put(queue: Queue[Any], item: Any, timeout: float | None) -> None:
     key = ledger.key
     sort_key = item if key is None else key(item)
     if _offer(queue, item, sort_key, None) is MISSED:
-        await _persist(ledger, partial(_offer, queue, item, sort_key), ledger.next_putter, timeout)
+        await _persist(queue, partial(_offer, queue, item, sort_key), _pass_on_place, timeout)
 
 
 @called("Queue.get")
 async def _get(queue: Queue[Any], timeout: float | None) -> Any:
     item = _take(queue, None)
     if item is MISSED:
-        ledger = queue._ledger
-        return await _persist(ledger, partial(_take, queue), ledger.next_getter, timeout)
+        return await _persist(queue, partial(_take, queue), _pass_on_item, timeout)
     return item
 
 
@@ -354,23 +353,30 @@ async def _join(queue: Queue[Any], timeout: float | None) -> None:
             ledger.leave(parker)
 
 
+def _pass_on_item(queue: Queue[Any]) -> None:
+    ledger = queue._ledger
+    if not ledger.hooked or not _says_at_once(queue, "empty"):
+        _notify(ledger.next_getter)
+
+
+def _pass_on_place(queue: Queue[Any]) -> None:
+    ledger = queue._ledger
+    if not ledger.hooked or not _says_at_once(queue, "full"):
+        _notify(ledger.next_putter)
+
+
 Attempt = Callable[[Parker | None], Any]
-NextWaiter = Callable[[], Parker | None]
+PassOn = Callable[[Queue[Any]], None]
 
 
-async def _persist(ledger: Ledger, attempt: Attempt, next_waiter: NextWaiter, timeout: float | None) -> Any:
+async def _persist(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout: float | None) -> Any:
     """Attempt it each time that it is notified, until it succeeds."""
     if timeout == 0:
         raise asyncio.TimeoutError
     deadline = None
-    notified = expired = False
     parker = Parker()
     try:
-        while (result := attempt(None if expired else parker)) is MISSED:
-            # What it was notified of, somebody else has taken.
-            notified = False
-            if expired:
-                raise asyncio.TimeoutError
+        while (result := attempt(parker)) is MISSED:
             if timeout is None:
                 # As `parker.wait`, without another coroutine.
                 if parker.park(running_hub()):
@@ -383,50 +389,51 @@ async def _persist(ledger: Ledger, attempt: Attempt, next_waiter: NextWaiter, ti
                 outcome = await parker.wait(max(0, deadline - now))
             expired = outcome[0] is EXPIRED
             if expired:
-                ledger.leave(parker)
+                queue._ledger.leave(parker)
             else:
                 unwrap(outcome)
-                notified = True
+            if (result := attempt(None)) is not MISSED:
+                break
+            if expired:
+                raise asyncio.TimeoutError
             parker = Parker()
         return result
     except BaseException:
-        if ledger.leave(parker) or notified:
-            _notify(next_waiter)
+        if queue._ledger.leave(parker):
+            pass_on(queue)
         raise
 
 
-def _block(ledger: Ledger, attempt: Attempt, next_waiter: NextWaiter, timeout: float | None, instead: str) -> Any:
-    """As `_persist`, for a thread."""
-    result = attempt(None)
-    if result is not MISSED:
+def _block(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout: float | None, instead: str) -> Any:
+    """As `_persist`, for a thread, and with the first attempt."""
+    if (result := attempt(None)) is not MISSED:
         return result
     if timeout == 0:
-        raise asyncio.TimeoutError
-    _refuse_in_loop(timeout, instead)
+        raise Expired
+    _refuse_in_loop(instead)
     deadline = None if timeout is None else time.monotonic() + timeout
-    notified = expired = False
     parker = Parker()
     try:
-        while (result := attempt(None if expired else parker)) is MISSED:
-            notified = False
-            if expired:
-                raise asyncio.TimeoutError
+        while (result := attempt(parker)) is MISSED:
             if deadline is not None:
                 timeout = max(0, deadline - time.monotonic())
             expired = parker.block(timeout)[0] is EXPIRED
             if expired:
-                ledger.leave(parker)
-            notified = not expired
+                queue._ledger.leave(parker)
+            if (result := attempt(None)) is not MISSED:
+                break
+            if expired:
+                raise Expired
             parker = Parker()
         return result
     except BaseException:
-        if ledger.leave(parker) or notified:
-            _notify(next_waiter)
+        if queue._ledger.leave(parker):
+            pass_on(queue)
         raise
 
 
-def _refuse_in_loop(timeout: float | None, instead: str) -> None:
-    if timeout != 0 and _get_running_loop() is not None:
+def _refuse_in_loop(instead: str) -> None:
+    if _get_running_loop() is not None:
         raise RuntimeError(f"this would block the event loop that runs in this thread; use '{instead}'")
 
 
@@ -436,6 +443,20 @@ def _refuse_in_loop(timeout: float | None, instead: str) -> None:
 def _with_hooks(queue: Any, hook: str) -> Any:
     with queue._ledger.turn:
         return getattr(queue, hook)()
+
+
+def _says_at_once(queue: Any, hook: str) -> bool:
+    """As `_with_hooks`, but without waiting for the turn: the collector may call this, anywhere. In doubt, false."""
+    turn = queue._ledger.turn
+    if not turn.acquire(blocking=False):
+        return False
+    try:
+        return bool(getattr(queue, hook)())
+    except Exception:
+        # It must not take the place of a cancellation; who is notified will see it, too.
+        return False
+    finally:
+        turn.release()
 
 
 def _put_with_hooks(queue: Any, item: Any) -> None:

@@ -1,0 +1,344 @@
+"""S11: subclasses that keep their items in their own way, with the hooks of asyncio's queues."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conftest import Run
+from helpers import LIMIT, ticks
+from queues import assert_account, assert_nobody_waits, drain
+from storm import together
+
+HOOKS = ("_init", "_put", "_get", "_qsize", "qsize", "empty", "full", "put_nowait", "get_nowait")
+# Of these one call is one operation.
+ACTING = ("_init", "_put", "_get", "put_nowait", "get_nowait")
+BASES = ("Queue", "PriorityQueue", "LifoQueue")
+
+
+def overriding(base: Any, *names: str) -> tuple[Any, collections.Counter[str]]:
+    """A subclass that overrides these to count the calls, and leaves the work to `super()`."""
+    calls: collections.Counter[str] = collections.Counter()
+
+    def counting(name: str) -> Callable[..., Any]:
+        def method(self: Any, *arguments: Any) -> Any:
+            calls[name] += 1
+            return getattr(super(cls, self), name)(*arguments)
+
+        return method
+
+    cls: Any = type("Overriding", (base,), {name: counting(name) for name in names})
+    return cls, calls
+
+
+async def use(q: Any) -> list[Any]:
+    """Put and get three items in each way; return them."""
+    found = []
+    for _ in range(3):
+        q.put_nowait(1)
+        found.append(q.get_nowait())
+        await q.put(2)
+        found.append(await q.get())
+        q.sync_q.put(3)
+        found.append(q.sync_q.get())
+    return found
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize(
+    "names", [*((name,) for name in HOOKS), *itertools.combinations(HOOKS, 2), HOOKS], ids="+".join
+)
+def test_s11_each_hook_is_called_once_per_operation(interlock: Any, base: str, names: tuple[str, ...]) -> None:
+    """Alone and together; and nothing else changes."""
+
+    async def main() -> None:
+        cls, calls = overriding(getattr(interlock, base), *names)
+        q = cls(3)
+        assert await use(q) == [1, 2, 3] * 3
+        expected = {"_init": 1, "_put": 9, "_get": 9, "put_nowait": 9, "get_nowait": 9}
+        assert {name: calls[name] for name in ACTING} == {name: expected[name] * (name in names) for name in ACTING}
+        assert_account(q, size=0, accepted=9, delivered=9, unfinished=9)
+        # A put that waits and tries again is one put.
+        for item in range(3):
+            q.put_nowait(item)
+        calls.clear()
+        blocked = [asyncio.create_task(q.put(item)) for item in (3, 4)]
+        await ticks(2)
+        for _ in range(2):
+            await q.get()
+            await ticks(2)
+        await asyncio.gather(*blocked)
+        assert [calls["_put"], calls["_get"]] == [2 * ("_put" in names), 2 * ("_get" in names)]
+        assert sorted(q.abort()) == ([0, 1, 4] if base == "LifoQueue" else [2, 3, 4])
+        assert_account(q, size=0, dropped=3, unfinished=11)
+
+    asyncio.run(main())
+
+
+def test_s11_init_may_make_any_container(interlock: Any, run: Run) -> None:
+    class Own(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        def _init(self, maxsize: int) -> None:
+            self.given = maxsize
+            self.store: dict[int, Any] = {}
+
+        def _put(self, item: Any) -> None:
+            self.store[len(self.store)] = item
+
+        def _get(self) -> Any:
+            return self.store.pop(max(self.store))
+
+        def _qsize(self) -> int:
+            return len(self.store)
+
+    async def main() -> None:
+        q = Own(maxsize=2.5)
+        assert q.given == 2.5
+        for item in range(3):
+            await q.put(item)
+        assert q.full() and q.qsize() == 3
+        blocked = asyncio.create_task(q.put(3))
+        await ticks(2)
+        assert await q.get() == 2
+        await blocked
+        q.shutdown()
+        assert [item async for item in q] == [3, 1, 0]
+        assert_account(q, accepted=4, delivered=4, unfinished=4)
+
+    run(main())
+
+
+class Weighted:
+    """Mixed into a queue of numbers, whose size is their sum."""
+
+    most = 0
+
+    def _init(self: Any, maxsize: int) -> None:
+        super()._init(maxsize)  # type: ignore[misc]
+        self.weight = 0
+
+    def _put(self: Any, item: int) -> None:
+        super()._put(item)  # type: ignore[misc]
+        self.weight += item
+        self.most = max(self.most, self.weight)
+
+    def _get(self: Any) -> int:
+        item: int = super()._get()  # type: ignore[misc]
+        self.weight -= item
+        return item
+
+    def _qsize(self: Any) -> int:
+        return int(self.weight)
+
+
+def test_s11_a_weighted_size(interlock: Any, run: Run) -> None:
+    class Heavy(Weighted, interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        pass
+
+    async def main() -> None:
+        q = Heavy(10)
+        for item in (4, 5, 3):
+            q.put_nowait(item)
+        assert q.full() and q.qsize() == 12
+        blocked = asyncio.create_task(q.put(2))
+        await ticks(2)
+        assert await q.get() == 4
+        await blocked
+        assert q.qsize() == 10 and q.full()
+        with pytest.raises(interlock.QueueFull):
+            q.put_nowait(1)
+        figures = q.statistics()
+        assert (figures.accepted, figures.delivered, figures.unfinished) == (4, 1, 4)
+        assert [q.get_nowait() for _ in range(3)] == [5, 3, 2]
+        assert q.empty()
+
+    run(main())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_s11_check_and_insert_are_one_step_for_threads(interlock: Any, strict: bool) -> None:
+    """A weighted queue is never more than its last item above its bound, one that refuses what does not fit never."""
+
+    class Heavy(Weighted, interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        inside = 0
+
+        def _put(self, item: int) -> None:
+            self.inside += 1
+            assert self.inside == 1, "two threads at once"
+            super()._put(item)
+            self.inside -= 1
+
+        def _get(self) -> int:
+            self.inside += 1
+            assert self.inside == 1, "two threads at once"
+            item = super()._get()
+            self.inside -= 1
+            return item
+
+        def put_nowait(self, item: int) -> None:
+            if strict and self.qsize() + item > self.maxsize:
+                raise interlock.QueueFull
+            super().put_nowait(item)
+
+    q = Heavy(12)
+    got: list[list[int]] = [[] for _ in range(3)]
+    count = 300
+
+    def produce(weight: int) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(count):
+                while True:
+                    try:
+                        q.sync_q.put(weight, timeout=LIMIT)
+                        break
+                    except interlock.SyncQueueFull:
+                        assert strict
+                        time.sleep(0)  # or the consumers would rarely have their turn
+
+        return work
+
+    def consume(number: int) -> Callable[[], None]:
+        return lambda: got[number].extend(q.sync_q)
+
+    def end() -> None:
+        try:
+            together(*[produce(weight) for weight in (1, 2, 3)])
+        finally:
+            q.shutdown()
+
+    together(end, *[consume(number) for number in range(3)])
+    assert sorted(itertools.chain(*got)) == [1] * count + [2] * count + [3] * count
+    assert q.most <= (12 if strict else 12 + 2)
+    assert_account(q, accepted=3 * count, delivered=3 * count, unfinished=3 * count)
+    assert_nobody_waits(q)
+
+
+def test_s11_a_queue_of_unique_items(interlock: Any, run: Run) -> None:
+    """Each put counts as unfinished, as in asyncio, also one that is merged with what is there."""
+
+    class Unique(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        def _init(self, maxsize: int) -> None:
+            self._queue: set[Any] = set()
+
+        def _put(self, item: Any) -> None:
+            self._queue.add(item)
+
+        def _get(self) -> Any:
+            return self._queue.pop()
+
+    async def main() -> None:
+        q = Unique(2)
+        for item in ("a", "b", "a"):
+            if not q.full():
+                await q.put(item)
+        await q.get()
+        left = next(iter(q._queue))
+        await q.put(left)
+        assert q.qsize() == 1 and not q.full() and f"_queue=[{left!r}]" in repr(q)
+        assert q.statistics().accepted == 3 and q.unfinished_tasks == 3
+        assert q.abort() == [left]
+        assert q.unfinished_tasks == 2
+
+    run(main())
+
+
+def test_s11_only_get_makes_it_last_in_first_out(interlock: Any, run: Run) -> None:
+    class Last(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        def _get(self) -> Any:
+            return self._queue.pop()
+
+    class Bounded(Last):
+        """A subclass of a subclass, with nothing of its own."""
+
+    async def main() -> None:
+        for cls in (Last, Bounded):
+            q = cls(5)
+            for item in range(5):
+                await q.put(item)
+            q.shutdown()
+            assert [item async for item in q] == [4, 3, 2, 1, 0]
+
+    run(main())
+
+
+def test_s11_a_ring_drops_its_oldest(interlock: Any, run: Run) -> None:
+    """A `put_nowait` that takes from the same queue."""
+
+    class Ring(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        def put_nowait(self, item: Any) -> None:
+            if self.full():
+                super().get_nowait()
+                self.task_done()
+            super().put_nowait(item)
+
+    async def main() -> None:
+        q = Ring(3)
+        for item in range(10):
+            q.put_nowait(item)
+        blocked = asyncio.create_task(q.put(10))
+        await ticks(3)
+        # As in asyncio, `put` waits for `full()`, and so never comes to that.
+        assert not blocked.done()
+        assert await q.get() == 7
+        await blocked
+        assert drain(q) == [8, 9, 10]
+        assert_account(q, accepted=11, delivered=11, unfinished=4)
+
+    run(main())
+
+
+def test_s11_own_notions_of_full_and_empty(interlock: Any, run: Run) -> None:
+    class Gated(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        open = False
+
+        def full(self) -> bool:
+            return not self.open
+
+        def empty(self) -> bool:
+            return not self.open or super().empty()
+
+    async def main() -> None:
+        q = Gated()
+        with pytest.raises(interlock.QueueFull):
+            q.put_nowait(1)
+        with pytest.raises(asyncio.TimeoutError):
+            await q.put(1, timeout=0.001)
+        q.open = True
+        q.put_nowait(1)
+        await q.put(2)
+        q.open = False
+        with pytest.raises(interlock.QueueEmpty):
+            q.get_nowait()
+        with pytest.raises(interlock.SyncQueueEmpty):
+            q.sync_q.get(timeout=0)
+        q.open = True
+        assert await q.get() == 1
+        assert_account(q, size=1, accepted=2, delivered=1)
+
+    run(main())
+
+
+def test_put_and_get_may_be_overridden_too(interlock: Any, run: Run) -> None:
+    """They are no hooks, so the items stay in the core; whoever calls them gets the override."""
+
+    class Tagged(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        async def put(self, item: Any, **options: Any) -> None:
+            await super().put(("tagged", item), **options)
+
+        async def get(self, **options: Any) -> Any:
+            return (await super().get(**options))[1]
+
+    async def main() -> None:
+        q = Tagged(1)
+        await q.put(1)
+        blocked = asyncio.create_task(q.put(2))
+        await ticks(2)
+        assert [await q.get(), await q.get(timeout=LIMIT)] == [1, 2]
+        await blocked
+
+    run(main())
