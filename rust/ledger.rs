@@ -46,8 +46,13 @@ pub(crate) type Put<E, T, W> = Result<Option<W>, (E, Refusal<T>)>;
 
 #[derive(Debug)]
 pub(crate) enum Get<T, W> {
-    /// The item, and the putter to be woken, if one waits.
-    Item(T, Option<W>),
+    /// An entry comes whole, for its key is not to be dropped in here.
+    Item {
+        item: T,
+        key: Option<T>,
+        /// The one to be woken, if one waits.
+        putter: Option<W>,
+    },
     Empty,
     ShutDown,
     /// To be answered first.
@@ -165,7 +170,7 @@ impl<T, W> Ledger<T, W> {
         put
     }
 
-    /// Take the next item, if nobody has to be woken and nothing asked.
+    /// Take the next item, if nobody has to be woken and nothing asked. There are no keys.
     #[inline]
     pub(crate) fn get_quietly(&mut self) -> Option<T> {
         if !self.putters.is_empty() {
@@ -215,16 +220,20 @@ impl<T, W> Ledger<T, W> {
     #[inline]
     pub(crate) fn get(&mut self, search: &mut Search, copy: impl Fn(&T) -> T) -> Get<T, W> {
         let item = match &mut self.buffer {
-            Buffer::Fifo(items) => items.pop_front(),
-            Buffer::Lifo(items) => items.pop(),
+            Buffer::Fifo(items) => items.pop_front().map(|item| (item, None)),
+            Buffer::Lifo(items) => items.pop().map(|item| (item, None)),
             Buffer::Heap(heap) => match heap.pop(search, copy) {
-                Ok(entry) => entry.map(|entry| entry.item),
+                Ok(entry) => entry.map(|entry| (entry.item, entry.key)),
                 Err(question) => return Get::Compare(question),
             },
             Buffer::Elsewhere => return Get::Elsewhere,
         };
         match item {
-            Some(item) => Get::Item(item, self.note_get()),
+            Some((item, key)) => Get::Item {
+                item,
+                key,
+                putter: self.note_get(),
+            },
             None if self.shut_down => Get::ShutDown,
             None => Get::Empty,
         }
@@ -389,7 +398,7 @@ mod tests {
         assert_eq!(ledger.task_done(), None);
         assert!(ledger.put(1).is_ok());
         let joiner = ledger.wait(Side::Join, 7).unwrap();
-        assert!(matches!(get(&mut ledger), Get::Item(1, None)));
+        assert!(matches!(get(&mut ledger), Get::Item { item: 1, .. }));
         assert_eq!(ledger.task_done(), Some(vec![7]));
         assert_eq!(ledger.leave(Side::Join, joiner), None);
         assert_eq!(ledger.task_done(), None);
@@ -528,7 +537,7 @@ mod tests {
                     Err((_, refusal)) => panic!("{refusal:?}"),
                 },
                 Role::Get | Role::Work => match get(&mut self.ledger) {
-                    Get::Item(item, putter) => {
+                    Get::Item { item, putter, .. } => {
                         self.wake(putter);
                         self.got.push(item);
                         if role == Role::Work {
@@ -572,7 +581,7 @@ mod tests {
 
         fn happen(&mut self, event: Event) {
             if event == Event::Steal {
-                if let Get::Item(item, putter) = get(&mut self.ledger) {
+                if let Get::Item { item, putter, .. } = get(&mut self.ledger) {
                     self.wake(putter);
                     self.got.push(item);
                 }

@@ -301,8 +301,9 @@ impl Queue {
         loop {
             let copy = |item: &Item| item.clone_ref(py);
             match this.with(py, |state| state.ledger.get(&mut search, copy))? {
-                Get::Item(item, putter) => {
+                Get::Item { item, key, putter } => {
                     this.wake(py, Side::Put, putter);
+                    release(py, key);
                     return Ok(Some(item));
                 }
                 Get::Empty => return Ok(None),

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::hub::{in_round, raise_stop};
+use crate::stop;
 use crate::waiter::{Step, Wait};
 
 /// Step a wait. None if an exception is raised.
@@ -72,11 +73,14 @@ unsafe extern "C" fn next(slf: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let next = unsafe {
         step(slf, |py, step| match step {
             Step::Yield(parker) => parker.into_ptr(),
+            // Without an exception it means `StopIteration(None)`.
+            Step::Return(value) | Step::Deliver(value) if value.is_none(py) => std::ptr::null_mut(),
             Step::Return(value) => {
-                // Without an exception it means `StopIteration(None)`.
-                if !value.is_none(py) {
-                    raise_stop(py, value);
-                }
+                raise_stop(py, value);
+                std::ptr::null_mut()
+            }
+            Step::Deliver(value) => {
+                stop::raise(py, value);
                 std::ptr::null_mut()
             }
         })
@@ -115,7 +119,9 @@ unsafe extern "C" fn send(
     unsafe {
         let sent = step(slf, |_, step| match step {
             Step::Yield(parker) => (parker.into_ptr(), ffi::PySendResult::PYGEN_NEXT),
-            Step::Return(value) => (value.into_ptr(), ffi::PySendResult::PYGEN_RETURN),
+            Step::Return(value) | Step::Deliver(value) => {
+                (value.into_ptr(), ffi::PySendResult::PYGEN_RETURN)
+            }
         });
         let (object, outcome) =
             sent.unwrap_or((std::ptr::null_mut(), ffi::PySendResult::PYGEN_ERROR));

@@ -121,6 +121,8 @@ enum Job {
 
 pub(crate) enum Step {
     Return(Py<PyAny>),
+    /// As `Return`, but nobody may keep it any longer (X8).
+    Deliver(Py<PyAny>),
     Yield(Py<Parker>),
 }
 
@@ -182,7 +184,7 @@ impl Wait {
                 }));
             }
             // What found something has ended in doing so.
-            Ok(Step::Return(_)) => this.release(slf, request, true),
+            Ok(Step::Return(_) | Step::Deliver(_)) => this.release(slf, request, true),
             Err(_) => this.release(slf, request, false),
         }
         // It would pass for a return value (PEP 479).
@@ -314,11 +316,11 @@ impl Wait {
         if let Some(outcome) = outcome
             && let Some(result) = request.settled(py, outcome)?
         {
-            return Ok(Step::Return(result));
+            return Ok(Step::Deliver(result));
         }
         loop {
             match request.attempt(py) {
-                Ok(Some(result)) => return Ok(Step::Return(result)),
+                Ok(Some(result)) => return Ok(Step::Deliver(result)),
                 Ok(None) => {}
                 Err(error)
                     if request.is_iterating()
@@ -508,7 +510,7 @@ impl Wait {
         }
         match Self::step(slf)? {
             Step::Yield(parker) => Ok(parker),
-            Step::Return(value) => Err(PyStopIteration::new_err((value,))),
+            Step::Return(value) | Step::Deliver(value) => Err(PyStopIteration::new_err((value,))),
         }
     }
 

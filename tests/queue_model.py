@@ -157,12 +157,13 @@ class Queue:
         self, line: Line, attempt: Callable[[], Any], is_vain: Callable[[], bool], timeout: float | None
     ) -> Any:
         """Attempt it now, and whenever it is notified; for the last time when its time is up."""
-        outcome, until = EXPIRED if timeout == 0 else "", deadline(timeout)
+        loop = asyncio.get_running_loop()
+        outcome, until = "", deadline(timeout)
         while True:
             try:
                 return attempt()
             except (QueueEmpty, QueueFull):
-                if outcome == EXPIRED:
+                if until is not None and until <= loop.time():
                     raise asyncio.TimeoutError from None
             except Exception:
                 # What it was notified of is left for another.

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from interlock._backend import core
 from interlock.sync_queue import SyncQueue
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 __all__ = ["LifoQueue", "PriorityQueue", "Queue", "QueueStatistics"]
 
@@ -57,6 +58,26 @@ def _capacity(maxsize: Any) -> int:
         raise ValueError("maxsize must be an int, not nan; 0 is no limit")
     # One beyond all memory is no limit either.
     return math.ceil(maxsize) if 0 < maxsize < 2**62 else 0
+
+
+class _Computed(Generic[R]):
+    """A property that an attribute set on the instance wins over.
+
+    Subclasses of asyncio's queue, written before it had a shutdown, have a `closed` of their own.
+    """
+
+    def __init__(self, function: Callable[[Any], R]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> R: ...
+
+    def __get__(self, instance: object | None, owner: type[Any]) -> Self | R:
+        return self if instance is None else self._function(instance)
 
 
 class Queue(core.Queue[T], Generic[T]):
@@ -105,25 +126,8 @@ class Queue(core.Queue[T], Generic[T]):
         c
     """
 
-    _order: ClassVar[str] = "fifo"
-    _own: ClassVar[dict[str, Any]] = {}
-    _hooked: ClassVar[bool] = False
-
     def __init__(self, maxsize: int = 0) -> None:
-        self._start(maxsize, None)
-
-    def __init_subclass__(cls, *, order: str | None = None, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        if order is None:
-            cls._hooked = any(getattr(cls, name) is not own for name, own in cls._own.items())
-        else:
-            cls._order = order
-            cls._own = _methods(cls)
-
-    def _start(self, maxsize: int, key: Callable[[T], Any] | None) -> None:
-        self._setup(maxsize, _capacity(maxsize), "hooked" if self._hooked else self._order, key)
-        if self._hooked:
-            self._init(maxsize)
+        _start(self, maxsize, None)
 
     # Here for subclasses, which may call them; without one, the core keeps the items.
 
@@ -146,20 +150,20 @@ class Queue(core.Queue[T], Generic[T]):
         """The running loop. asyncio's queues bind themselves by this, these do not; CPython 3.10's tests call it."""
         return asyncio.get_running_loop()
 
-    @property
+    @_Computed
     def sync_q(self) -> SyncQueue[T]:
         """The queue for threads without a loop: the methods of `queue.Queue`, which block the thread (Q9)."""
         return SyncQueue(self)
 
-    @property
-    def async_q(self) -> Self:
+    @_Computed
+    def async_q(self) -> Queue[T]:
         """The queue for tasks: this one. Here for code written for `janus.Queue` (Q9)."""
         return self
 
-    @property
+    @_Computed
     def unfinished_tasks(self) -> int:
         """How many accepted items `join()` waits for."""
-        return self._counts()[1]
+        return core.Queue._counts(self)[1]
 
     def close(self) -> None:
         """Shut down and drop what is queued: `shutdown(immediate=True)`, by the name that `janus.Queue` has for it."""
@@ -178,14 +182,14 @@ class Queue(core.Queue[T], Generic[T]):
         """`close()`, for code written for `janus.Queue`."""
         self.close()
 
-    @property
+    @_Computed
     def closed(self) -> bool:
         """Whether the queue was shut down: `is_shutdown`, by the name that `janus.Queue` has for it."""
         return self.is_shutdown
 
     def statistics(self) -> QueueStatistics:
         """Return the queue's account, all figures of the same moment."""
-        return QueueStatistics(*self._counts())
+        return QueueStatistics(*core.Queue._counts(self))
 
     def __aiter__(self) -> Self:
         """Iterate until the queue is shut down and drained (Q7). Any number of consumers may."""
@@ -198,9 +202,10 @@ class Queue(core.Queue[T], Generic[T]):
         return f"<{type(self).__name__} {self._format()}>"
 
     def _format(self) -> str:
-        account = self.statistics()
+        account = Queue.statistics(self)
         parts = [f"maxsize={self.maxsize!r}"]
-        items = list(getattr(self, "_queue", ())) if self._hooked else self._snapshot()
+        # A subclass with hooks has them itself.
+        items = core.Queue._snapshot(self) or list(getattr(self, "_queue", ()))
         if items:
             parts.append(f"_queue={items!r}")
         if account.getters:
@@ -217,14 +222,7 @@ class Queue(core.Queue[T], Generic[T]):
         raise TypeError(f"a {type(self).__name__} cannot be pickled or copied; send its items")
 
 
-def _methods(cls: type[Queue[Any]]) -> dict[str, Any]:
-    return {name: getattr(cls, name) for name in _HOOKS}
-
-
-Queue._own = _methods(Queue)
-
-
-class LifoQueue(Queue[T], order="lifo"):
+class LifoQueue(Queue[T]):
     """A `Queue` that returns the item put last first.
 
     Example:
@@ -246,7 +244,7 @@ class LifoQueue(Queue[T], order="lifo"):
         return item
 
 
-class PriorityQueue(Queue[T], order="priority"):
+class PriorityQueue(Queue[T]):
     """A `Queue` that returns the lowest item first.
 
     Items are compared with `<`, or, with `key`, the keys that it gives for them;
@@ -271,9 +269,7 @@ class PriorityQueue(Queue[T], order="priority"):
     def __init__(self, maxsize: int = 0, *, key: Callable[[T], Any] | None = None) -> None:
         if key is not None and not callable(key):
             raise TypeError(f"key must be a callable or None, not {type(key).__name__}")
-        if key is not None and self._hooked:
-            raise TypeError("key= is for queues that order their items themselves; this subclass does in _put and _get")
-        self._start(maxsize, key)
+        _start(self, maxsize, key)
 
     def _init(self, maxsize: int) -> None:
         self._queue = []
@@ -311,3 +307,24 @@ def _move_along(heap: list[Any], path: list[int], item: Any) -> None:
     for place, following in itertools.pairwise(path):
         heap[place] = heap[following]
     heap[path[-1]] = item
+
+
+_ORDERS: dict[type[Queue[Any]], str] = {Queue: "fifo", LifoQueue: "lifo", PriorityQueue: "priority"}
+
+
+def _start(queue: Queue[T], maxsize: int, key: Callable[[T], Any] | None) -> None:
+    """Initialise the core: it keeps the items, unless the queue's class has hooks of its own.
+
+    A function, and what it calls is called on the core's class, so that a subclass may use any name for itself.
+    """
+    cls = type(queue)
+    order = _ORDERS.get(cls)
+    if order is None:
+        ours = next(base for base in cls.__mro__ if base in _ORDERS)
+        hooked = any(getattr(cls, name) is not getattr(ours, name) for name in _HOOKS)
+        if hooked and key is not None:
+            raise TypeError(f"key= has no effect on {cls.__name__}, which keeps its items by hooks; compare keys there")
+        order = "hooked" if hooked else _ORDERS[ours]
+    core.Queue._setup(queue, maxsize, _capacity(maxsize), order, key)
+    if order == "hooked":
+        queue._init(maxsize)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from interlock._backend import core
 from interlock.errors import (
     Expired,
     QueueEmpty,
@@ -64,7 +65,7 @@ class SyncQueue(Generic[T]):
             self.put_nowait(item)
             return
         try:
-            self._parent._block_put(item, timeout)
+            core.Queue._block_put(self._parent, item, timeout)
         except (Expired, QueueFull):
             # The latter is a subclass's, which has another idea of what fits.
             raise SyncQueueFull from None
@@ -96,7 +97,7 @@ class SyncQueue(Generic[T]):
         if not block:
             return self.get_nowait()
         try:
-            return self._parent._block_get(timeout)
+            return core.Queue._block_get(self._parent, timeout)
         except (Expired, QueueEmpty):
             raise SyncQueueEmpty from None
         except QueueShutDown:
@@ -126,7 +127,7 @@ class SyncQueue(Generic[T]):
             RuntimeError: It would block the event loop that runs in this thread.
         """
         try:
-            self._parent._block_join(timeout)
+            core.Queue._block_join(self._parent, timeout)
         except Expired:
             raise asyncio.TimeoutError from None
 
@@ -154,7 +155,7 @@ class SyncQueue(Generic[T]):
     @property
     def unfinished_tasks(self) -> int:
         """How many accepted items `join()` waits for."""
-        return self._parent.unfinished_tasks
+        return core.Queue._counts(self._parent)[1]
 
     @property
     def is_shutdown(self) -> bool:
