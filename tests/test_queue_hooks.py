@@ -342,3 +342,40 @@ def test_put_and_get_may_be_overridden_too(interlock: Any, run: Run) -> None:
         await blocked
 
     run(main())
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_q1_a_subclass_may_use_our_names_for_itself(interlock: Any, hooks: bool) -> None:
+    """Before 3.13 everybody wrote a `closed` of his own; asyncio's queue has none of these."""
+
+    def refuse(*arguments: Any) -> Any:
+        raise AssertionError("called by interlock")
+
+    names = ("_setup", "_start", "_counts", "_snapshot", "_block_get", "_block_put", "statistics", "abort", "async_q")
+    members: dict[str, Any] = dict.fromkeys(names, refuse)
+    if hooks:
+        members["_put"] = lambda self, item: interlock.Queue._put(self, item)
+    cls: Any = type("Own", (interlock.Queue,), members)
+
+    class Closing(cls):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.closed = False
+            self.unfinished_tasks = "mine"
+            super().__init__(2)
+
+    q = Closing()
+    q.put_nowait(1)
+    q.sync_q.put(2)
+    assert "_queue=[1, 2]" in repr(q) and q.sync_q.get() == 1
+    assert (q.closed, q.unfinished_tasks, q.sync_q.unfinished_tasks) == (False, "mine", 2)
+
+
+def test_s11_hooks_set_after_the_class_statement_are_seen(interlock: Any) -> None:
+    class Late(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        pass
+
+    put: list[Any] = []
+    Late._put = lambda self, item: put.append(item) or interlock.Queue._put(self, item)  # type: ignore[func-returns-value]
+    q = Late()
+    q.put_nowait(1)
+    assert put == [1] and q.get_nowait() == 1

@@ -146,7 +146,7 @@ def test_arguments_that_do_not_exist(interlock: Any, kind: str) -> None:
     for call in calls:
         with unchanged(q), pytest.raises(TypeError):
             call()
-    for name in ("maxsize", "is_shutdown", "unfinished_tasks", "sync_q", "async_q", "closed"):
+    for name in ("maxsize", "is_shutdown"):
         with unchanged(q), pytest.raises(AttributeError):
             setattr(q, name, 1)
 

@@ -323,7 +323,7 @@ def _start(queue: Queue[T], maxsize: int, key: Callable[[T], Any] | None) -> Non
         ours = next(base for base in cls.__mro__ if base in _ORDERS)
         hooked = any(getattr(cls, name) is not getattr(ours, name) for name in _HOOKS)
         if hooked and key is not None:
-            raise TypeError(f"key= has no effect on {cls.__name__}, which keeps its items by hooks; compare keys there")
+            raise TypeError("key= is for queues that order their items themselves; this subclass does in _put and _get")
         order = "hooked" if hooked else _ORDERS[ours]
     core.Queue._setup(queue, maxsize, _capacity(maxsize), order, key)
     if order == "hooked":

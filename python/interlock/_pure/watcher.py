@@ -339,6 +339,9 @@ class Watcher(Generic[T]):
             handle._since = node.version
             if not self._closed:
                 self._once.add(handle)
+                # A signal handler may have set the value in the middle, and so fired it.
+                if handle._watcher is None:
+                    self._once.discard(handle)
         if equal(node.value, value):
             interrupt = handle._fire()
             if interrupt is not None:
