@@ -377,9 +377,11 @@ impl Wait {
         }
         if let Some(timeout) = self.timeout {
             // Fixed when it first waits; a read that waits again has what is left.
+            let now = now(&event_loop)?;
             let when = match self.stop_timer(py) {
+                Some(deadline) if deadline.when <= now => return Ok(Err(Outcome::Expired)),
                 Some(deadline) => deadline.when,
-                None => now(&event_loop)? + timeout,
+                None => now + timeout,
             };
             let deadline = Hub::start_timer(&hub, &event_loop, when, parker.clone_ref(py))?;
             let timer = Some((hub.clone().unbind(), deadline));

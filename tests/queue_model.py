@@ -7,7 +7,9 @@ time out, and the queue knows what has become of its items.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from interlock import QueueStatistics
@@ -32,6 +34,7 @@ class Clock(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda _, details: self.problems.append(details))
         self._together = together
         self._woken: list[Callable[[], object]] = []
+        self._handle: asyncio.Handle | None = None
         self._timers = 0
 
     @property
@@ -42,19 +45,27 @@ class Clock(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def call_at(self, when: float, *arguments: Any, **keywords: Any) -> Any:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         # Equal ones in the order in which they were made; a heap does not keep that.
         self._timers += 1
-        return super().call_at(when + self._timers * 1e-9, *arguments, **keywords)
+        return super().call_at(when + self._timers * 1e-9, callback, *args, context=context)
 
-    def call_soon(self, callback: Any, *arguments: Any, context: Any = None) -> Any:
-        if not self._together or not arguments or type(arguments[0]) is not asyncio.Future:
-            return super().call_soon(callback, *arguments, context=context)
-        self._woken.append(lambda: context.run(callback, *arguments))
-        return super().call_soon(self._wake) if len(self._woken) == 1 else None
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        # The callbacks of futures are their tasks' wake-ups.
+        if not self._together or not args or type(args[0]) is not asyncio.Future:
+            return super().call_soon(callback, *args, context=context)
+        assert context is not None
+        self._woken.append(functools.partial(context.run, callback, *args))
+        if self._handle is None:
+            self._handle = super().call_soon(self._wake)
+        return self._handle
 
     def _wake(self) -> None:
-        woken, self._woken = self._woken, []
+        woken, self._woken, self._handle = self._woken, [], None
         for wake in woken:
             wake()
 

@@ -295,7 +295,7 @@ class Storm:
         return self.queue.is_shutdown and not self.queue.statistics().unfinished
 
     def check_joined(self, before: int) -> None:
-        """At some moment since the call nothing was unfinished, so by now all is finished that had been accepted by then."""
+        """Nothing was unfinished at some moment since the call: what had been accepted by then is finished now."""
         figures = self.queue.statistics()
         assert figures.accepted - figures.unfinished >= before
 
@@ -331,7 +331,7 @@ class Storm:
             self.check_order()
 
     def check_order(self) -> None:
-        """Each consumer has got each producer's items in their order, and none that comes after one that was dropped (Q10)."""
+        """Each consumer has got each producer's items in their order (Q10), and what was dropped comes after them."""
         for mine in [*self.got, self.dropped]:
             last = [-1] * len(self.accepted)
             for _, producer, serial in mine:

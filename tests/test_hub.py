@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Run
 from helpers import LIMIT, in_threads
-from queues import KINDS, OPERATIONS, assert_nobody_waits, prepared, start
+from queues import KINDS, OPERATIONS, assert_nobody_waits, prepared, start, when_waiting
 from storm import clean, ticks
 from test_processes import CHILD, forks
 
@@ -283,29 +283,29 @@ def test_x3_a_burst_on_many_queues_is_one_handle_in_each_loop(interlock: Any, ru
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_interrupt_while_a_queue_wakes_a_loop_strands_nobody(interlock: Any, name: str) -> None:
+    """It comes in the main thread, from the call or right after it; what the call was to do is done or not (Q3)."""
     loop = Interrupted()
     q = prepared(interlock, name)
+    results: list[Any] = []
 
-    def serve() -> bool:
-        try:
-            OPERATIONS[name].serve(q)
-        except KeyboardInterrupt:
-            return True
-        return False
+    async def main() -> None:
+        results.append(await OPERATIONS[name].call(q, LIMIT))
 
-    async def main() -> Any:
-        waiting = start(name, q)
-        await ticks(2)
-        before = q.statistics()
-        loop.boom = "call_soon_threadsafe"
-        assert in_threads(serve) == [True]
-        if q.statistics() == before:
-            # It has not been done, so it can be done again.
-            OPERATIONS[name].serve(q)
-        return await asyncio.wait_for(waiting, LIMIT)
+    def serve() -> None:
+        OPERATIONS[name].serve(q)
+        for _ in range(1000):
+            pass
 
-    try:
-        assert loop.run_until_complete(main()) == (1 if name == "get" else None)
-    finally:
-        loop.close()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
+    thread.start()
+    when_waiting(q, 1, lambda: setattr(loop, "boom", "call_soon_threadsafe"))()
+    before = q.statistics()
+    with pytest.raises(KeyboardInterrupt):
+        serve()
+    after = q.statistics()
+    if (after.accepted, after.delivered, after.unfinished) == (before.accepted, before.delivered, before.unfinished):
+        OPERATIONS[name].serve(q)
+    thread.join(LIMIT)
+    loop.close()
+    assert results == [1 if name == "get" else None]
     assert_nobody_waits(q)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 
 from conftest import Run
 from helpers import LIMIT, ticks
-from queues import assert_account, assert_nobody_waits, drain
-from storm import together
+from queues import assert_account, drain
 
 HOOKS = ("_init", "_put", "_get", "_qsize", "qsize", "empty", "full", "put_nowait", "get_nowait")
 # Of these one call is one operation.
@@ -113,109 +111,18 @@ def test_s11_init_may_make_any_container(interlock: Any, run: Run) -> None:
     run(main())
 
 
-class Weighted:
-    """Mixed into a queue of numbers, whose size is their sum."""
-
-    most = 0
-
-    def _init(self: Any, maxsize: int) -> None:
-        super()._init(maxsize)  # type: ignore[misc]
-        self.weight = 0
-
-    def _put(self: Any, item: int) -> None:
-        super()._put(item)  # type: ignore[misc]
-        self.weight += item
-        self.most = max(self.most, self.weight)
-
-    def _get(self: Any) -> int:
-        item: int = super()._get()  # type: ignore[misc]
-        self.weight -= item
-        return item
-
-    def _qsize(self: Any) -> int:
-        return int(self.weight)
-
-
-def test_s11_a_weighted_size(interlock: Any, run: Run) -> None:
-    class Heavy(Weighted, interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
-        pass
+def test_s11_init_may_put(interlock: Any, run: Run) -> None:
+    class Started(interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
+        def _init(self, maxsize: int) -> None:
+            super()._init(maxsize)
+            self.put_nowait("first")
 
     async def main() -> None:
-        q = Heavy(10)
-        for item in (4, 5, 3):
-            q.put_nowait(item)
-        assert q.full() and q.qsize() == 12
-        blocked = asyncio.create_task(q.put(2))
-        await ticks(2)
-        assert await q.get() == 4
-        await blocked
-        assert q.qsize() == 10 and q.full()
-        with pytest.raises(interlock.QueueFull):
-            q.put_nowait(1)
-        figures = q.statistics()
-        assert (figures.accepted, figures.delivered, figures.unfinished) == (4, 1, 4)
-        assert [q.get_nowait() for _ in range(3)] == [5, 3, 2]
-        assert q.empty()
+        q = Started(1)
+        assert q.full() and await q.get() == "first"
+        assert_account(q, size=0, accepted=1, delivered=1, unfinished=1)
 
     run(main())
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_s11_check_and_insert_are_one_step_for_threads(interlock: Any, strict: bool) -> None:
-    """A weighted queue is never more than its last item above its bound, one that refuses what does not fit never."""
-
-    class Heavy(Weighted, interlock.Queue):  # type: ignore[misc, name-defined, unused-ignore]
-        inside = 0
-
-        def _put(self, item: int) -> None:
-            self.inside += 1
-            assert self.inside == 1, "two threads at once"
-            super()._put(item)
-            self.inside -= 1
-
-        def _get(self) -> int:
-            self.inside += 1
-            assert self.inside == 1, "two threads at once"
-            item = super()._get()
-            self.inside -= 1
-            return item
-
-        def put_nowait(self, item: int) -> None:
-            if strict and self.qsize() + item > self.maxsize:
-                raise interlock.QueueFull
-            super().put_nowait(item)
-
-    q = Heavy(12)
-    got: list[list[int]] = [[] for _ in range(3)]
-    count = 300
-
-    def produce(weight: int) -> Callable[[], None]:
-        def work() -> None:
-            for _ in range(count):
-                while True:
-                    try:
-                        q.sync_q.put(weight, timeout=LIMIT)
-                        break
-                    except interlock.SyncQueueFull:
-                        assert strict
-                        time.sleep(0)  # or the consumers would rarely have their turn
-
-        return work
-
-    def consume(number: int) -> Callable[[], None]:
-        return lambda: got[number].extend(q.sync_q)
-
-    def end() -> None:
-        try:
-            together(*[produce(weight) for weight in (1, 2, 3)])
-        finally:
-            q.shutdown()
-
-    together(end, *[consume(number) for number in range(3)])
-    assert sorted(itertools.chain(*got)) == [1] * count + [2] * count + [3] * count
-    assert q.most <= (12 if strict else 12 + 2)
-    assert_account(q, accepted=3 * count, delivered=3 * count, unfinished=3 * count)
-    assert_nobody_waits(q)
 
 
 def test_s11_a_queue_of_unique_items(interlock: Any, run: Run) -> None:
@@ -321,6 +228,71 @@ def test_s11_own_notions_of_full_and_empty(interlock: Any, run: Run) -> None:
         assert_account(q, size=1, accepted=2, delivered=1)
 
     run(main())
+
+
+NAMES = [
+    "closed",
+    "sync_q",
+    "async_q",
+    "unfinished_tasks",
+    "statistics",
+    "abort",
+    "close",
+    "name",
+    "loop",
+    "lock",
+    "key",
+]
+NAMES += ["_order", "_key", "_hooked", "_start", "_own", "_setup", "_counts", "_snapshot", "_block_put", "_block_get"]
+NAMES += ["_loop", "_lock", "_count", "_closed", "_waiters", "_getters", "_putters", "_items", "_size", "_capacity"]
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("hook", [False, True])
+def test_q1_a_subclass_may_use_any_name_for_itself(interlock: Any, run: Run, base: str, hook: bool) -> None:
+    """As one may that was written for asyncio's, before there was a shutdown."""
+    cls = overriding(getattr(interlock, base), "_put")[0] if hook else getattr(interlock, base)
+
+    class Own(cls):  # type: ignore[misc, valid-type]
+        def __init__(self, maxsize: int) -> None:
+            for name in NAMES:
+                setattr(self, name, name)
+            super().__init__(maxsize)
+
+    async def main() -> None:
+        q = Own(2)
+        q.put_nowait(1)
+        blocked = [asyncio.create_task(wait) for wait in (q.put(2), q.put(3), q.join())]
+        await ticks(2)
+        assert q.full() and "tasks=2" in repr(q) and q.qsize() == 2
+        assert sorted([await q.get(), q.get_nowait(), await q.get()]) == [1, 2, 3]
+        for _ in range(3):
+            q.task_done()
+        await asyncio.gather(*blocked)
+        q.shutdown()
+        assert [item async for item in q] == [] and q.is_shutdown
+        assert all(getattr(q, name) == name for name in NAMES)
+
+    run(main())
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_s11_hooks_set_after_the_class_statement(interlock: Any, base: str) -> None:
+    """As a class decorator sets them. What was made before goes on as it was made."""
+    cls: Any = type("Plain", (getattr(interlock, base),), {})
+    put: list[Any] = []
+
+    def _put(self: Any, item: Any) -> None:
+        put.append(item)
+        super(cls, self)._put(item)
+
+    before = cls()
+    cls._put = _put
+    after = cls()
+    for q in (before, after):
+        q.put_nowait(1)
+        assert q.get_nowait() == 1
+    assert put == [1]
 
 
 def test_put_and_get_may_be_overridden_too(interlock: Any, run: Run) -> None:

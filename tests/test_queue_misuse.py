@@ -78,6 +78,21 @@ def test_a_maxsize_that_is_not_a_number(interlock: Any, cls: str) -> None:
 
 
 @every_kind
+def test_truth_is_all_that_counts_of_immediate(interlock: Any, kind: str) -> None:
+    class NoTruth:
+        def __bool__(self) -> bool:
+            raise ValueError("no truth")
+
+    q = half_full(interlock, kind)
+    with unchanged(q), pytest.raises(ValueError, match="no truth"):
+        q.shutdown(NoTruth())
+    q.shutdown([])
+    assert q.is_shutdown and q.qsize() == 1
+    q.shutdown("yes")
+    assert q.qsize() == 0
+
+
+@every_kind
 def test_task_done_too_often(interlock: Any, kind: str) -> None:
     q = half_full(interlock, kind)
     q.task_done()
@@ -240,7 +255,12 @@ def test_x16_methods_taken_from_the_class_refuse_other_objects(interlock: Any) -
             asyncio.run(result)
 
 
-@pytest.mark.parametrize("fault", [MemoryError, RecursionError, SystemError, StopIteration, GeneratorExit])
+FAULTS: list[type[BaseException]] = [MemoryError, RecursionError, SystemError, StopIteration, GeneratorExit]
+# What the queue itself raises, and the view translates.
+FAULTS += [asyncio.TimeoutError, asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_x16_what_user_code_raises_comes_out_as_it_is(interlock: Any, run: Run, fault: type[BaseException]) -> None:
     def bad(item: Any) -> Any:
         raise fault("from the user's code")

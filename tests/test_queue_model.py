@@ -159,9 +159,14 @@ AWAITED: dict[str, Callable[[Any, Any], Coroutine[Any, Any, Any]]] = {
 }
 OURS: dict[str, Callable[[Any, Any], Coroutine[Any, Any, Any]]] = {
     "next": lambda q, item: q.__anext__(),
-    **{f"get in {seconds}": lambda q, item, seconds=seconds: q.get(timeout=seconds) for seconds in (0, 1, 2)},
-    **{f"put in {seconds}": lambda q, item, seconds=seconds: q.put(item, timeout=seconds) for seconds in (0, 1, 2)},
-    **{f"join in {seconds}": lambda q, item, seconds=seconds: q.join(timeout=seconds) for seconds in (0, 1, 2)},
+    "get in 0": lambda q, item: q.get(timeout=0),
+    "get in 1": lambda q, item: q.get(timeout=1),
+    "get in 2": lambda q, item: q.get(timeout=2),
+    "put in 0": lambda q, item: q.put(item, timeout=0),
+    "put in 1": lambda q, item: q.put(item, timeout=1),
+    "put in 2": lambda q, item: q.put(item, timeout=2),
+    "join in 0": lambda q, item: q.join(timeout=0),
+    "join in 1": lambda q, item: q.join(timeout=1),
 }
 AT_ONCE: dict[str, Callable[[Any, Any], Any]] = {
     "get_nowait": lambda q, item: q.get_nowait(),
@@ -340,7 +345,6 @@ class Comparison(RuleBasedStateMachine):
     reference: Driver
     drivers: dict[str, Driver]
     form: str
-    steps = [*AWAITED, *AT_ONCE]
 
     def __init__(self, packages: dict[str, Any]) -> None:
         super().__init__()
@@ -554,7 +558,7 @@ def test_q1_backends_and_asyncio_agree_on_every_result(packages: dict[str, Any])
 
 # What can be tried exhaustively.
 
-Program = Sequence[tuple[Any, ...]]
+Program = list[tuple[Any, ...]]
 
 
 def run_program(packages: dict[str, Any], kind: str, maxsize: int, program: Program) -> None:
@@ -619,3 +623,22 @@ def test_x7_any_two_tasks_are_cancelled_at_any_ticks(packages: dict[str, Any], k
             program += [("cancel", task) for tick, task in (first, second) if tick == number]
             program += TICK
         run_program(packages, kind, 1, [*begin, *program])
+
+
+def test_x3_who_was_woken_together_resumes_together(packages: dict[str, Any]) -> None:
+    """In the place of the first; from asyncio.Queue each would in a place of its own. The tick is the same."""
+    found = {}
+    makers = {**{name: package.Queue for name, package in packages.items()}, "asyncio": asyncio.Queue}
+    for name, make in makers.items():
+        driver = Driver(make(), False)
+        program = [
+            *started(["get"], ["get"]),
+            ("put_nowait", 1),
+            ("start", [("task_done", 0)], False),
+            ("put_nowait", 2),
+        ]
+        for operation in [*program, *TICK]:
+            driver.run(False, *operation)
+        driver.loop.close()
+        found[name] = [number for number, _, _ in driver.log]
+    assert found == {**{name: [0, 1, 2] for name in packages}, "asyncio": [0, 2, 1]}

@@ -1,4 +1,4 @@
-"""Conservation: whatever happens at once, every item is got once, dropped once, or was never accepted (Q2, Q3, Q4, Q10)."""
+"""Q2, Q3, Q4, Q10: whatever happens at once, every item is got once, dropped once, or was never accepted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_q5_a_put_that_is_about_to_block_against_shutdown(interlock: Any, kind: 
 @every_queue
 @every_shutdown
 def test_q5_a_get_that_is_about_to_block_against_shutdown(interlock: Any, kind: str, how: str) -> None:
-    """S16: "shut down and empty" is one decision; what was accepted is delivered, or dropped by an immediate shutdown."""
+    """S16: "shut down and empty" is one decision; what was accepted is delivered, or dropped if it is immediate."""
 
     def check(q: Any, got: Any, put: Any, ended: Any) -> None:
         assert put is None or type(put) is interlock.QueueShutDown

@@ -319,6 +319,29 @@ def test_q9_a_signal_handler_may_bring_what_the_thread_waits_for(interlock: Any,
 
 
 @posix
+@pytest.mark.parametrize("kind", ["fifo", "priority", "hooked"])
+@pytest.mark.parametrize("name", ["get", "put"])
+def test_x6_one_that_is_interrupted_as_it_is_woken_passes_it_on(interlock: Any, kind: str, name: str) -> None:
+    q = prepared(interlock, name, kind)
+    second: list[Any] = []
+    thread = threading.Thread(target=lambda: second.append(BLOCKING[name](q, LIMIT)))
+
+    def serve_and_interrupt() -> None:
+        if not thread.ident:
+            # Behind the main thread in the line.
+            thread.start()
+            when_waiting(q, 2, lambda: OPERATIONS[name].serve(q))()
+            raise KeyboardInterrupt
+
+    with signalled(q, serve_and_interrupt):
+        with pytest.raises(KeyboardInterrupt):
+            BLOCKING[name](q, LIMIT)
+    thread.join(LIMIT)
+    assert second == [RESULTS[name]]
+    assert_nobody_waits(q)
+
+
+@posix
 @pytest.mark.parametrize("blocked", ["get", "put"])
 def test_q9_a_signal_handler_may_shut_the_queue_down(interlock: Any, blocked: str) -> None:
     q = prepared(interlock, blocked)

@@ -249,9 +249,10 @@ class PriorityQueue(Queue[T]):
 
     Items are compared with `<`, or, with `key`, the keys that it gives for them;
     equal ones come out in the order in which they were put, unless they have to be
-    compared beyond that, as the payloads of `(priority, payload)` pairs are. A
-    comparison runs without any lock and may use the queue. If it raises, so does the
-    operation, and items and counts are as before (Q8).
+    compared beyond that, as the payloads of `(priority, payload)` pairs are. (A subclass
+    that overrides hooks has a plain heap, as in the standard library.) A comparison runs
+    without any lock and may use the queue. If it raises, so does the operation, and items
+    and counts are as before (Q8).
 
     Args:
         maxsize: As for `Queue`.

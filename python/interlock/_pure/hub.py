@@ -100,17 +100,20 @@ class Hub:
         try:
             self._call_soon()
             return True
-        except RuntimeError:
-            # Closed or gone. Asking first would be a race; nobody is left to wake (X4).
-            self._abandon()
-            return False
         except BaseException:
-            # An interrupt came in the middle: whether the handle got there is unknown, and
-            # one too many does no harm.
+            # The loop is asked only now that the call has failed (X4).
+            loop = self.loop()
+            if loop is None or loop.is_closed():
+                self._ready.clear()
+                self._let_go()
+                return False
+            # An interrupt, say, that came in the middle: whether the handle got there is
+            # unknown, and one too many does no harm. Nobody is forgotten: if there is none,
+            # the next push schedules one.
             try:
                 self._call_soon()
             except BaseException:
-                self._abandon()
+                self._let_go()
             raise
 
     def _call_soon(self) -> None:
@@ -128,13 +131,14 @@ class Hub:
         else:
             loop.call_soon_threadsafe(self._run, context=self._context)
 
-    def _abandon(self) -> None:
-        self._ready.clear()
-        self._idle.release()
+    def _let_go(self) -> None:
+        try:
+            self._idle.release()
+        except RuntimeError:
+            pass  # no handle is scheduled
 
     def _run(self) -> None:
-        if self._idle.locked():
-            self._idle.release()
+        self._let_go()
         ready, done = self._ready, self._done
         outer, _current.hub = _current.hub, self
         # What these wake becomes ready for the next round, so that no task starves the loop.

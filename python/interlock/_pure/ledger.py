@@ -20,7 +20,7 @@ from typing import Any
 from interlock._pure import hub
 from interlock._pure.heap import Entry, Heap
 from interlock._pure.lock import lock, locked
-from interlock._pure.parker import Parker
+from interlock._pure.parker import NOTIFIED, Parker, notify_all
 from interlock.errors import QueueShutDown
 
 # What an attempt returns for which there was no item, or no place.
@@ -159,22 +159,32 @@ class Ledger:
 
     # Who waits.
 
-    def next_getter(self) -> Parker | None:
-        """Who is to be notified if there is an item."""
-        return self._next(self.getters) if self.size else None
+    def notify_getter(self) -> None:
+        """Notify the one who has waited longest, if there is an item."""
+        while self.hooked or self.size:
+            if self._notify_first(self.getters):
+                return
 
-    def next_putter(self) -> Parker | None:
-        """Who is to be notified if there is a place."""
-        return self._next(self.putters) if self.size < self.capacity else None
+    def notify_putter(self) -> None:
+        """Notify the one who has waited longest, if there is a place."""
+        while self.hooked or self.size < self.capacity:
+            if self._notify_first(self.putters):
+                return
 
-    def _next(self, waiting: Waiting) -> Parker | None:
+    def _notify_first(self, waiting: Waiting) -> bool:
+        """Return false if another is to be tried: this one is of no use any more, or its loop is closed (X4)."""
         with lock:
-            # One step.
-            while waiting:
-                parker, generation = waiting.popitem(False)
-                if generation == hub.generation:
-                    return parker
-        return None
+            try:
+                parker, generation = next(iter(waiting.items()), (None, 0))
+            except RuntimeError:
+                return False  # a signal handler has changed it in the middle
+        if parker is None:
+            return True
+        # It stays on the list until it is settled: an interrupt in between must not strand it.
+        notified = generation == hub.generation and parker.resolve(NOTIFIED)
+        with lock:
+            waiting.pop(parker, None)
+        return notified
 
     def leave(self, parker: Parker) -> bool:
         """Somebody no longer waits. Return whether it had been notified, and so is to pass that on."""
@@ -193,31 +203,40 @@ class Ledger:
                 return True
         return False
 
-    def task_done(self) -> dict[Parker, int]:
-        """One item is finished. Return who has waited for the last one."""
-        nobody: dict[Parker, int] = {}
+    def task_done(self) -> None:
+        """One item is finished. If it was the last one, notify all who wait for that."""
         with lock:
             # One step.
             if self.unfinished > 0:
                 self.unfinished -= 1
-                if not self.unfinished:
-                    nobody, self.joiners = self.joiners, nobody
-                return nobody
-        raise ValueError("task_done() called too many times")
+                last = not self.unfinished
+            else:
+                raise ValueError("task_done() called too many times")
+        if last:
+            self.notify_joiners()
 
-    def all_waiting(self) -> list[Parker]:
-        """After a shutdown, who is to be notified of it."""
-        notified: list[Parker] = []
-        for waiting in (self.getters, self.putters):
-            while (parker := self._next(waiting)) is not None:
-                notified.append(parker)
-        finished: dict[Parker, int] = {}
+    def notify_joiners(self) -> None:
+        """Notify all who wait until nothing is unfinished, if that is so."""
         with lock:
-            # One step.
-            if not self.unfinished:
-                finished, self.joiners = self.joiners, finished
-        notified.extend(finished)
-        return notified
+            joiners = [] if self.unfinished else list(self.joiners)
+        if joiners:
+            self._notify_all(joiners)
+
+    def notify_waiting(self) -> None:
+        """After a shutdown, notify all who wait to get or to put."""
+        self._notify_all([*self.getters, *self.putters])
+
+    def _notify_all(self, parkers: list[Parker]) -> None:
+        interrupts: list[BaseException] = []
+        notify_all(parkers, interrupts)
+        # They stay on the lists until they are settled: an interrupt must not strand them.
+        with lock:
+            for parker in parkers:
+                self.getters.pop(parker, None)
+                self.putters.pop(parker, None)
+                self.joiners.pop(parker, None)
+        if interrupts:
+            raise interrupts[0]
 
     def counts(self) -> tuple[int, int, int, int, int, int, int, int]:
         with lock:
@@ -380,9 +399,3 @@ class HookedLedger(Ledger):
                 waiting[parker] = hub.generation
                 return True
         return False
-
-    def next_getter(self) -> Parker | None:
-        return self._next(self.getters)
-
-    def next_putter(self) -> Parker | None:
-        return self._next(self.putters)

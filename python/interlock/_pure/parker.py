@@ -176,7 +176,13 @@ class Parker:
         return waker.loop() if isinstance(waker, Hub) else None
 
     def cancel(self, msg: Any = None) -> bool:
-        return self.resolve(CANCELLED, msg)
+        if self.resolve(CANCELLED, msg):
+            return True
+        waker = self._events[0]
+        if isinstance(waker, Hub) and self._wakeup is not None:
+            # Should the hub's handle have been postponed, this is the time for it.
+            waker.push(())
+        return False
 
     def done(self) -> bool:
         return self.settled

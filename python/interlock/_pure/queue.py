@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio.events import _get_running_loop
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from interlock._pure.hub import running_hub
 from interlock._pure.ledger import MISSED, HookedLedger, Ledger, LifoLedger, PriorityLedger
 from interlock._pure.lock import lock
-from interlock._pure.parker import EXPIRED, NOTIFIED, Parker, notify_all
+from interlock._pure.parker import EXPIRED, Parker
 from interlock._pure.waiter import called, check_timeout, unwrap
 from interlock.errors import Expired, QueueEmpty, QueueFull, QueueShutDown
 
@@ -107,7 +107,7 @@ class Queue(Generic[T]):
         if ledger.put(item, item if key is None else key(item), None) is MISSED:
             raise QueueFull
         if ledger.getters:
-            _notify(ledger.next_getter)
+            ledger.notify_getter()
 
     # Getting.
 
@@ -148,7 +148,7 @@ class Queue(Generic[T]):
         if item is MISSED:
             raise QueueEmpty
         if ledger.putters:
-            _notify(ledger.next_putter)
+            ledger.notify_putter()
         return item  # type: ignore[no-any-return]
 
     @called("Queue.__anext__")
@@ -170,9 +170,7 @@ class Queue(Generic[T]):
             ValueError: There are no unfinished items: it was called more often than items
                 were put, not counting dropped ones.
         """
-        finished = self._ledger.task_done()
-        if finished:
-            _notify_all(finished)
+        self._ledger.task_done()
 
     def join(self, *, timeout: float | None = None) -> Coroutine[Any, Any, None]:
         """Wait until every item accepted is finished: got and accounted for by `task_done`, or dropped.
@@ -286,19 +284,6 @@ class Queue(Generic[T]):
                 ledger.leave(parker)
 
 
-def _notify(next_waiter: Callable[[], Parker | None]) -> None:
-    """Notify the next one who waits. One whose loop is closed does not count (X4)."""
-    while (parker := next_waiter()) is not None and not parker.resolve(NOTIFIED):
-        pass
-
-
-def _notify_all(parkers: Iterable[Parker]) -> None:
-    interrupts: list[BaseException] = []
-    notify_all(parkers, interrupts)
-    if interrupts:
-        raise interrupts[0]
-
-
 # One attempt each: the result, or MISSED, and then the parker, if any, waits.
 
 
@@ -308,7 +293,7 @@ def _offer(queue: Queue[Any], item: Any, key: Any, parker: Parker | None) -> Any
         return _offer_with_hooks(queue, item, parker)
     result = ledger.put(item, key, parker)
     if ledger.getters and result is not MISSED:
-        _notify(ledger.next_getter)
+        ledger.notify_getter()
     return result
 
 
@@ -318,7 +303,7 @@ def _take(queue: Queue[Any], parker: Parker | None) -> Any:
         return _take_with_hooks(queue, parker)
     item = ledger.get(parker)
     if ledger.putters and item is not MISSED:
-        _notify(ledger.next_putter)
+        ledger.notify_putter()
     return item
 
 
@@ -356,13 +341,13 @@ async def _join(queue: Queue[Any], timeout: float | None) -> None:
 def _pass_on_item(queue: Queue[Any]) -> None:
     ledger = queue._ledger
     if not ledger.hooked or not _says_at_once(queue, "empty"):
-        _notify(ledger.next_getter)
+        ledger.notify_getter()
 
 
 def _pass_on_place(queue: Queue[Any]) -> None:
     ledger = queue._ledger
     if not ledger.hooked or not _says_at_once(queue, "full"):
-        _notify(ledger.next_putter)
+        ledger.notify_putter()
 
 
 Attempt = Callable[[Parker | None], Any]
@@ -468,7 +453,7 @@ def _put_with_hooks(queue: Any, item: Any) -> None:
             raise QueueFull
         queue._put(item)
         ledger.count_put()
-        _notify(ledger.next_getter)
+        ledger.notify_getter()
 
 
 def _get_with_hooks(queue: Any) -> Any:
@@ -480,7 +465,7 @@ def _get_with_hooks(queue: Any) -> Any:
             raise QueueShutDown if is_shutdown else QueueEmpty
         item = queue._get()
         ledger.count_get()
-        _notify(ledger.next_putter)
+        ledger.notify_putter()
         return item
 
 
@@ -536,5 +521,7 @@ def _shut_down(queue: Queue[Any], immediate: bool, ordered: bool) -> list[Any]:
         elif immediate:
             dropped = ledger.drop(ordered)
     finally:
-        _notify_all(ledger.all_waiting())
+        # In the order in which asyncio's wake.
+        ledger.notify_joiners()
+        ledger.notify_waiting()
     return dropped
