@@ -138,6 +138,20 @@ pub(crate) fn truth(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     truth_of(object.py(), answer)
 }
 
+/// `float(object)`, without parsing strings.
+#[allow(unsafe_code)]
+pub(crate) fn float(object: &Bound<'_, PyAny>) -> PyResult<f64> {
+    // SAFETY: the thread is attached, and the reference outlives the call.
+    let number = unsafe {
+        let function = unwinding!(ffi::PyFloat_AsDouble, fn(Object) -> f64);
+        guarded(|| function(object.as_ptr()))
+    };
+    match PyErr::take(object.py()) {
+        Some(error) => Err(error),
+        None => Ok(number),
+    }
+}
+
 /// `hash(object)`.
 #[allow(unsafe_code)]
 pub(crate) fn hash(object: &Bound<'_, PyAny>) -> PyResult<isize> {

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRecursionError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -83,14 +83,16 @@ pub(crate) fn raise_stop(py: Python<'_>, value: Py<PyAny>) {
 
 /// The hub of the loop that runs in this thread, and the loop.
 pub(crate) fn running_hub(py: Python<'_>) -> PyResult<(Bound<'_, Hub>, Bound<'_, PyAny>)> {
-    if let Some(hub) = current_hub(py)
-        && let Some(event_loop) = hub.get().event_loop(py)?
-    {
-        return Ok((hub, event_loop));
-    }
     let Some(event_loop) = running_loop(py)? else {
         return Err(PyRuntimeError::new_err("no running event loop"));
     };
+    // Unless a task that the round has stepped runs another loop inside it.
+    if let Some(hub) = current_hub(py)
+        && let Some(current) = hub.get().event_loop(py)?
+        && current.is(&event_loop)
+    {
+        return Ok((hub, event_loop));
+    }
     let name = intern!(py, "_interlock_hub");
     if let Some(found) = event_loop.getattr_opt(name)?
         && let Ok(hub) = found.cast_into::<Hub>()
@@ -168,10 +170,19 @@ impl Hub {
         // An interrupt, say, that came in the middle: whether the handle got there is
         // unknown, and one too many does no harm. Nobody is forgotten: if there is none, the
         // next push schedules one.
-        if Self::schedule(slf).is_err() {
+        let again = if error.is_instance_of::<PyRecursionError>(py) {
+            with_room(py, || Self::schedule(slf))
+        } else {
+            Self::schedule(slf)
+        };
+        if again.is_err() {
             hub.ready.with(py, ReadyList::postpone);
         }
-        Err(error)
+        if is_interrupt(py, &error) {
+            return Err(error);
+        }
+        Self::report(slf, "interlock had trouble to wake its tasks", error)?;
+        Ok(Pushed::Scheduled)
     }
 
     /// Give up whoever is ready on a loop that is closed or gone; true if it is.
@@ -377,6 +388,18 @@ impl Hub {
     }
 }
 
+/// Run something for which the stack of Python's calls was too deep: a put that is done must
+/// still wake whom it is for.
+fn with_room<R>(py: Python<'_>, body: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    const ROOM: i64 = 200;
+    let sys = py.import("sys")?;
+    let limit: i64 = sys.call_method0("getrecursionlimit")?.extract()?;
+    sys.call_method1("setrecursionlimit", (limit + ROOM,))?;
+    let result = body();
+    sys.call_method1("setrecursionlimit", (limit,))?;
+    result
+}
+
 /// The time by the loop's clock.
 pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
     let name = intern!(event_loop.py(), "time");
@@ -400,7 +423,7 @@ impl Hub {
                 if is_interrupt(py, &error) {
                     return Err(error);
                 }
-                Self::report(slf, error)
+                Self::report(slf, "interlock could not resume what was waiting", error)
             });
             if let Err(interrupt) = woken {
                 // The rest is still to be woken, should the loop run again.
@@ -413,12 +436,12 @@ impl Hub {
         Ok(())
     }
 
-    /// A task reports its own errors; what gets here is misuse of a parker.
-    fn report(slf: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+    /// Tell the loop of an error that nobody else is told of. (A task reports its own.)
+    fn report(slf: &Bound<'_, Self>, message: &str, error: PyErr) -> PyResult<()> {
         let py = slf.py();
         if let Some(event_loop) = slf.get().event_loop(py)? {
             let details = PyDict::new(py);
-            details.set_item("message", "interlock could not resume what was waiting")?;
+            details.set_item("message", message)?;
             details.set_item("exception", error.into_value(py))?;
             let name = intern!(py, "call_exception_handler");
             call_method(&event_loop, name, [&details], None)?;

@@ -74,6 +74,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::python::refuse_subinterpreters(module.py())?;
         crate::python::init(module.py())?;
         crate::waiter::init(module.py())?;
         crate::queue::init(module.py())

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit, PyTypeError};
+use pyo3::exceptions::{PyImportError, PyKeyboardInterrupt, PySystemExit, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -109,6 +109,18 @@ pub(crate) fn init(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// PyO3 attaches threads to the main interpreter, so in another one they would wait for ever.
+#[allow(unsafe_code)]
+pub(crate) fn refuse_subinterpreters(_attached: Python<'_>) -> PyResult<()> {
+    // SAFETY: the thread is attached; the pointers are only compared.
+    if unsafe { ffi::PyInterpreterState_Get() != ffi::PyInterpreterState_Main() } {
+        return Err(PyImportError::new_err(
+            "interlock._core works in the main interpreter only, not in a subinterpreter; set INTERLOCK_BACKEND=pure there",
+        ));
+    }
+    Ok(())
+}
+
 /// The loop that runs in this thread.
 pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let running = imports(py).get_running_loop.bind(py).call0()?;
@@ -134,22 +146,24 @@ pub(crate) fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
-/// Raise it in the main thread as soon as that runs Python code again: where it would have
-/// been raised if it had come a moment later. It is most likely what a signal handler has
-/// raised, and those run there.
+/// A pending call that raises an exception.
+#[allow(unsafe_code)]
+extern "C" fn raise(error: *mut c_void) -> c_int {
+    // SAFETY: pending calls are made by an attached thread. The reference was given up
+    // for this call, which is made once.
+    unsafe {
+        let py = Python::assume_attached();
+        let error = Bound::from_owned_ptr(py, error.cast());
+        ffi::PyErr_SetObject(error.get_type().as_ptr(), error.as_ptr());
+    }
+    -1
+}
+
+/// Raise an interrupt that an operation which is done cannot raise any more: in the main
+/// thread, where signal handlers run, as soon as that runs Python code again, as if it had
+/// come a moment later.
 #[allow(unsafe_code)]
 pub(crate) fn raise_later(py: Python<'_>, error: PyErr) {
-    extern "C" fn raise(error: *mut c_void) -> c_int {
-        // SAFETY: pending calls are made by an attached thread. The reference was given up
-        // below, for this call, which is made once.
-        unsafe {
-            let py = Python::assume_attached();
-            let error = Bound::from_owned_ptr(py, error.cast());
-            ffi::PyErr_SetObject(error.get_type().as_ptr(), error.as_ptr());
-        }
-        -1
-    }
-
     let error = error.into_value(py).into_ptr();
     // SAFETY: the function takes the reference over, if it is going to be called.
     unsafe {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyTypeInfo};
 
-use crate::call::warn;
+use crate::call::{float, warn};
 use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
 use crate::matching::Registration;
@@ -27,7 +27,7 @@ pub(crate) fn check_timeout(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Opti
         return Ok(None);
     };
     let py = timeout.py();
-    let seconds = match timeout.extract::<f64>() {
+    let seconds = match float(timeout) {
         Ok(seconds) => seconds,
         // An integer beyond all floats.
         Err(error) if error.is_instance_of::<PyOverflowError>(py) => {

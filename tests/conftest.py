@@ -32,7 +32,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backend", choices=["rust", "pure", "both"], default="both", help="which backend to test")
-    parser.addoption("--storms", type=int, default=1, help="how many storms to run on each kind of queue")
+    parser.addoption("--storms", type=int, default=1, help="how many queue storms to run of each kind")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -22,7 +22,7 @@ from queues import assert_account, make
 from storm import LIMIT, new_loop, nothing_unraisable, together
 from test_threads import free_threaded
 
-# A rank, for priorities; who put it; and the how manieth of that producer it is.
+# A rank, for priorities; the number of its producer; its number among that one's.
 Item = tuple[int, int, int]
 
 PRODUCERS = 8
@@ -302,7 +302,11 @@ class Storm:
     # The end.
 
     def end(self) -> None:
-        while self.producing and self.queue.statistics().delivered < self.plan.until:
+        while self.producing:
+            figures = self.queue.statistics()
+            assert self.plan.maxsize == 0 or figures.size <= self.plan.maxsize
+            if figures.delivered >= self.plan.until:
+                break
             time.sleep(0.0005)
         if self.plan.ending == "immediate":
             self.queue.shutdown(immediate=True)

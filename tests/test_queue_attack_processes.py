@@ -17,11 +17,13 @@ class Hooked(interlock.Queue):
     def _put(self, item):
         super()._put(item)
 
+SHOWN = asyncio.QueueEmpty, asyncio.QueueFull, interlock.QueueShutDown, StopIteration
+
 class Last:
     def __init__(self, calls):
         self.calls = calls
     # Whatever it needs it takes along: the modules are being cleared.
-    def __del__(self, write=os.write, Shown=(asyncio.QueueEmpty, asyncio.QueueFull, interlock.QueueShutDown, StopIteration)):
+    def __del__(self, write=os.write, Shown=SHOWN):
         for call in self.calls:
             try:
                 call()
@@ -176,7 +178,7 @@ def handler(*_):
 signal.signal(signal.SIGALRM, handler)
 rounds = random.Random(1)
 for _ in range(150):
-    q = {"Queue": interlock.Queue, "PriorityQueue": interlock.PriorityQueue, "Hooked": Hooked}["%s"]()
+    q = {"Queue": interlock.Queue, "PriorityQueue": interlock.PriorityQueue, "Hooked": Hooked}[KIND]()
 
     def consume():
         while True:
@@ -202,6 +204,5 @@ for _ in range(150):
     q.shutdown()
     thread.join(10)
     assert not thread.is_alive(), q
-"""
-        % kind,
+""".replace("KIND", repr(kind)),
     )

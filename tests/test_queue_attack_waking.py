@@ -26,11 +26,13 @@ class Failing(asyncio.SelectorEventLoop):
     failures = 0
     error: type[BaseException] = Boom
 
-    def call_soon_threadsafe(self, *arguments: Any, **keywords: Any) -> Any:
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *arguments: Any, context: Any = None
+    ) -> asyncio.Handle:
         if self.failures:
             self.failures -= 1
             raise self.error
-        return super().call_soon_threadsafe(*arguments, **keywords)
+        return super().call_soon_threadsafe(callback, *arguments, context=context)
 
 
 def test_x4_a_loop_closed_with_its_handle_scheduled_keeps_nothing_from_others(interlock: Any) -> None:
@@ -167,7 +169,7 @@ def test_q2_q3_an_error_of_the_loop_while_waking_is_told_or_undone(
         assert got == ("old" if done else None)
 
 
-@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize("failures", [1])
 @pytest.mark.parametrize("error", [Boom, RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("method", ["put_nowait", "get_nowait"])
 def test_x6_an_error_while_waking_strands_nobody(
@@ -215,9 +217,9 @@ def test_x1_another_loop_run_inside_a_task_that_was_woken_here(interlock: Any) -
     """As nest_asyncio allows it: its waits are its own, not those of the loop around it."""
 
     def nested(q: Any) -> Any:
-        outer = events._get_running_loop()
-        task = asyncio.current_task(outer)
-        asyncio.tasks._leave_task(outer, task)  # type: ignore[attr-defined]
+        outer, task = events._get_running_loop(), asyncio.current_task()
+        assert outer is not None and task is not None
+        asyncio.tasks._leave_task(outer, task)
         events._set_running_loop(None)
         inner = asyncio.new_event_loop()
 
@@ -230,7 +232,7 @@ def test_x1_another_loop_run_inside_a_task_that_was_woken_here(interlock: Any) -
         finally:
             inner.close()
             events._set_running_loop(outer)
-            asyncio.tasks._enter_task(outer, task)  # type: ignore[attr-defined]
+            asyncio.tasks._enter_task(outer, task)
 
     async def awaited_get(q: Any) -> Any:
         return await q.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from typing import Any
@@ -44,11 +45,8 @@ def assert_outcome(q: Any, name: str, task: asyncio.Task[Any], served: bool) -> 
 
 @every_kind
 @every_operation
-@pytest.mark.parametrize("timeout", [None, 60])
-def test_x7_a_task_cancelled_at_any_tick_ends_cancelled(
-    interlock: Any, run: Run, kind: str, name: str, timeout: float | None
-) -> None:
-    async def one(before: int, after: int, order: str) -> None:
+def test_x7_a_task_cancelled_at_any_tick_ends_cancelled(interlock: Any, run: Run, kind: str, name: str) -> None:
+    async def one(timeout: float | None, before: int, after: int, order: str) -> None:
         q = prepared(interlock, name, kind)
         task = start(name, q, timeout)
         await ticks(before)
@@ -64,10 +62,9 @@ def test_x7_a_task_cancelled_at_any_tick_ends_cancelled(
         assert_outcome(q, name, task, order != "never served")
 
     async def main() -> None:
-        for order in ("served first", "cancelled first", "never served"):
-            for before in range(4):
-                for after in range(4):
-                    await one(before, after, order)
+        orders = ("served first", "cancelled first", "never served")
+        for case in itertools.product((None, 60), range(4), range(4), orders):
+            await one(*case)
 
     run(main())
 

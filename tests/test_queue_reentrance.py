@@ -12,7 +12,7 @@ import pytest
 
 from conftest import Run
 from helpers import in_threads, ticks
-from queues import assert_account, assert_nobody_waits, every_kind, make
+from queues import KINDS, assert_account, assert_nobody_waits, every_kind, make
 
 
 class Last:
@@ -69,12 +69,11 @@ def test_an_item_that_was_got(interlock: Any, kind: str) -> None:
     assert_account(q, size=0, accepted=9, delivered=9, unfinished=0)
 
 
-@every_kind
 @pytest.mark.parametrize("end", ["full", "timeout", "cancelled", "fresh", "closed", "shut down", "thread"])
-def test_an_item_that_was_never_put(interlock: Any, run: Run, kind: str, end: str) -> None:
+def test_an_item_that_was_never_put(interlock: Any, run: Run, end: str) -> None:
     """Its finaliser finds the queue full, or shut down; it does not find it locked."""
 
-    async def main() -> None:
+    async def one(kind: str) -> None:
         gone: list[str] = []
         q = make(interlock, kind, 1)
         q.put_nowait("first")
@@ -108,6 +107,10 @@ def test_an_item_that_was_never_put(interlock: Any, run: Run, kind: str, end: st
         assert gone == ["QueueShutDown" if end == "shut down" else "QueueFull", "item"]
         assert_account(q, size=1, accepted=1)
         assert_nobody_waits(q)
+
+    async def main() -> None:
+        for kind in KINDS:
+            await one(kind)
 
     run(main())
 

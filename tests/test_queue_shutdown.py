@@ -12,6 +12,7 @@ from conftest import Run
 from helpers import LIMIT, in_threads, ticks
 from queues import (
     BLOCKING,
+    KINDS,
     assert_account,
     assert_nobody_waits,
     drain,
@@ -36,7 +37,6 @@ SHUTDOWNS: dict[str, Callable[[Any], Any]] = {
 GRACEFUL = ("graceful", "sync")
 every_shutdown = pytest.mark.parametrize("how", SHUTDOWNS)
 PLACES = 2
-every_filling = pytest.mark.parametrize("items", range(PLACES + 1), ids=["empty", "partly", "full"])
 
 
 def shut_down(package: Any, kind: str, how: str, items: int) -> Any:
@@ -49,16 +49,16 @@ def shut_down(package: Any, kind: str, how: str, items: int) -> Any:
 
 @every_kind
 @every_shutdown
-@every_filling
-def test_q5_every_method_after_a_shutdown(interlock: Any, run: Run, kind: str, how: str, items: int) -> None:
+def test_q5_every_method_after_a_shutdown(interlock: Any, run: Run, kind: str, how: str) -> None:
     """S15. A queue of its own for each, so that none sees what another has done."""
-    left = items if how in GRACEFUL else 0
-    lost = items - left
 
-    def fresh() -> Any:
-        return shut_down(interlock, kind, how, items)
+    async def after(items: int) -> None:
+        left = items if how in GRACEFUL else 0
+        lost = items - left
 
-    async def main() -> None:
+        def fresh() -> Any:
+            return shut_down(interlock, kind, how, items)
+
         q = fresh()
         assert [q.qsize(), q.empty(), q.full()] == [left, left == 0, left == PLACES]
         assert [q.is_shutdown, q.closed, q.sync_q.is_shutdown, q.maxsize] == [True, True, True, PLACES]
@@ -109,23 +109,28 @@ def test_q5_every_method_after_a_shutdown(interlock: Any, run: Run, kind: str, h
         with pytest.raises(ValueError):
             q.task_done()
 
+    async def main() -> None:
+        # Empty, partly filled, and full.
+        for items in range(PLACES + 1):
+            await after(items)
+
     run(main())
 
 
 @every_kind
 @every_shutdown
-@pytest.mark.parametrize("then", SHUTDOWNS)
-def test_q5_a_second_shutdown(interlock: Any, kind: str, how: str, then: str) -> None:
+def test_q5_a_second_shutdown(interlock: Any, kind: str, how: str) -> None:
     """Idempotent; but a graceful one may be followed by an immediate one."""
-    q = shut_down(interlock, kind, how, 2)
-    dropped = SHUTDOWNS[then](q)
-    left = 2 if how in GRACEFUL and then in GRACEFUL else 0
-    assert_account(q, size=left, unfinished=left, accepted=2, dropped=2 - left)
-    if then == "abort":
-        assert sorted(dropped) == ([0, 1] if how in GRACEFUL else [])
-    else:
-        assert dropped is None
-    assert q.is_shutdown
+    for then, shut in SHUTDOWNS.items():
+        q = shut_down(interlock, kind, how, 2)
+        dropped = shut(q)
+        left = 2 if how in GRACEFUL and then in GRACEFUL else 0
+        assert_account(q, size=left, unfinished=left, accepted=2, dropped=2 - left)
+        if then == "abort":
+            assert sorted(dropped) == ([0, 1] if how in GRACEFUL else [])
+        else:
+            assert dropped is None
+        assert q.is_shutdown
 
 
 @every_kind
@@ -184,13 +189,12 @@ def test_q6_more_dropped_than_unfinished(interlock: Any, run: Run, kind: str) ->
     run(main())
 
 
-@every_kind
 @every_operation
 @every_shutdown
-def test_q5_everybody_who_waits_is_woken(interlock: Any, run: Run, kind: str, how: str, name: str) -> None:
+def test_q5_everybody_who_waits_is_woken(interlock: Any, run: Run, how: str, name: str) -> None:
     """S13, S19: tasks, with and without timeout, threads, and `async for` loops."""
 
-    async def main() -> None:
+    async def one(kind: str) -> None:
         q = prepared(interlock, name, kind)
         tasks: list[Any] = [start(name, q, timeout) for timeout in (None, LIMIT, None)]
         tasks += [asyncio.ensure_future(asyncio.to_thread(BLOCKING[name], q, timeout)) for timeout in (None, LIMIT)]
@@ -214,6 +218,10 @@ def test_q5_everybody_who_waits_is_woken(interlock: Any, run: Run, kind: str, ho
         assert_nobody_waits(q)
         # What the blocked ones wanted to put is nowhere.
         assert_account(q, accepted=0 if name == "get" else 1)
+
+    async def main() -> None:
+        for kind in KINDS:
+            await one(kind)
 
     run(main())
 

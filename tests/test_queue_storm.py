@@ -16,10 +16,11 @@ import pytest
 
 from queue_storm import ENDINGS, Plan, Storm, race
 from queues import assert_account, assert_nobody_waits, drain, make
-from storm import LIMIT, ticks
+from storm import LIMIT, run_on, ticks
 
 every_queue = pytest.mark.parametrize("kind", ["fifo", "lifo", "priority", "hooked"])
 ROUNDS = 100
+HANDED_OVER = 3_000
 
 
 @every_queue
@@ -216,6 +217,46 @@ def test_q9_no_wake_up_is_missed(interlock: Any, kind: str) -> None:
     getters = [lambda q: q.sync_q.get(timeout=LIMIT), lambda q: asyncio.run(q.get(timeout=LIMIT))]
     putters = [lambda q: q.sync_q.put(1, timeout=LIMIT), lambda q: asyncio.run(q.put(2, timeout=LIMIT))]
     race(ROUNDS, filled(interlock, kind, 0, 1), *getters, *putters, check=check)
+
+
+# One thread or task on each side, and room for one item: a wake-up that is missed is missed for good.
+
+
+def put_all(q: Any) -> None:
+    for item in range(HANDED_OVER):
+        q.sync_q.put(item, timeout=LIMIT)
+
+
+def get_all(q: Any) -> list[Any]:
+    return [q.sync_q.get(timeout=LIMIT) for _ in range(HANDED_OVER)]
+
+
+def put_all_in_task(q: Any) -> None:
+    async def main() -> None:
+        for item in range(HANDED_OVER):
+            await q.put(item)
+
+    run_on("plain", main())
+
+
+def get_all_in_task(q: Any) -> Any:
+    async def main() -> list[Any]:
+        return [await q.get() for _ in range(HANDED_OVER)]
+
+    return run_on("plain", main())
+
+
+@pytest.mark.parametrize("kind", ["fifo", "hooked"])
+@pytest.mark.parametrize("put", [put_all, put_all_in_task])
+@pytest.mark.parametrize("get", [get_all, get_all_in_task])
+def test_q9_hand_over_hand(
+    interlock: Any, kind: str, put: Callable[[Any], None], get: Callable[[Any], Any], storm_seed: int
+) -> None:
+    def check(q: Any, ended: None, got: list[int]) -> None:
+        assert (ended, got) == (None, list(range(HANDED_OVER)))
+        assert_account(q, size=0, getters=0, putters=0)
+
+    race(1, filled(interlock, kind, 0, 1), put, get, check=check)
 
 
 # Each of these has two getters or two putters, of which one may leave: the other is served in any case (X6).

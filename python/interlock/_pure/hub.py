@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import weakref
 from asyncio.events import _get_running_loop
@@ -40,11 +41,12 @@ _current = _Current()
 
 def running_hub() -> Hub:
     """The hub of the loop that runs in this thread."""
-    current = _current.hub
-    # One of an older generation was left by a fork from within its round.
-    if current is not None and current.generation == generation:
-        return current
     loop = asyncio.get_running_loop()
+    current = _current.hub
+    # One of an older generation was left by a fork from within its round. And a task that the
+    # round has stepped may run another loop inside it.
+    if current is not None and current.generation == generation and current.loop() is loop:
+        return current
     hub = getattr(loop, "_interlock_pure_hub", None)
     if not isinstance(hub, Hub) or hub.generation != generation:
         hub = Hub(loop)
@@ -100,7 +102,7 @@ class Hub:
         try:
             self._call_soon()
             return True
-        except BaseException:
+        except BaseException as error:
             # The loop is asked only now that the call has failed (X4).
             loop = self.loop()
             if loop is None or loop.is_closed():
@@ -111,10 +113,26 @@ class Hub:
             # unknown, and one too many does no harm. Nobody is forgotten: if there is none,
             # the next push schedules one.
             try:
-                self._call_soon()
+                self._call_soon_at_last(error)
             except BaseException:
                 self._let_go()
-            raise
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            details = {"message": "interlock had trouble to wake its tasks", "exception": error}
+            loop.call_exception_handler(details)
+            return True
+
+    def _call_soon_at_last(self, error: BaseException) -> None:
+        if not isinstance(error, RecursionError):
+            self._call_soon()
+            return
+        # A put that is done must still wake whom it is for, however deep the stack is.
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 200)
+        try:
+            self._call_soon()
+        finally:
+            sys.setrecursionlimit(limit)
 
     def _call_soon(self) -> None:
         loop = self.loop()

@@ -181,9 +181,12 @@ class Ledger:
         if parker is None:
             return True
         # It stays on the list until it is settled: an interrupt in between must not strand it.
-        notified = generation == hub.generation and parker.resolve(NOTIFIED)
-        with lock:
-            waiting.pop(parker, None)
+        try:
+            notified = generation == hub.generation and parker.resolve(NOTIFIED)
+        finally:
+            if parker.settled or generation != hub.generation:
+                with lock:
+                    waiting.pop(parker, None)
         return notified
 
     def leave(self, parker: Parker) -> bool:
@@ -205,18 +208,21 @@ class Ledger:
 
     def task_done(self) -> None:
         """One item is finished. If it was the last one, notify all who wait for that."""
+        joiners: list[Parker] = []
         with lock:
             # One step.
             if self.unfinished > 0:
                 self.unfinished -= 1
-                last = not self.unfinished
+                # At once: another thread may put the next item, and theirs was this one.
+                if not self.unfinished:
+                    joiners.extend(self.joiners)
             else:
                 raise ValueError("task_done() called too many times")
-        if last:
-            self.notify_joiners()
+        if joiners:
+            self._notify_all(joiners)
 
     def notify_joiners(self) -> None:
-        """Notify all who wait until nothing is unfinished, if that is so."""
+        """After a shutdown, notify all who wait until nothing is unfinished, if that is so."""
         with lock:
             joiners = [] if self.unfinished else list(self.joiners)
         if joiners:
@@ -224,7 +230,9 @@ class Ledger:
 
     def notify_waiting(self) -> None:
         """After a shutdown, notify all who wait to get or to put."""
-        self._notify_all([*self.getters, *self.putters])
+        with lock:
+            waiting = [*self.getters, *self.putters]
+        self._notify_all(waiting)
 
     def _notify_all(self, parkers: list[Parker]) -> None:
         interrupts: list[BaseException] = []

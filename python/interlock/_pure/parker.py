@@ -34,7 +34,10 @@ class Gate:
         self._lock.acquire()
 
     def push(self, parkers: Iterable[Parker]) -> bool:
-        self._lock.release()
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # open already
         return True
 
     def wait(self, timeout: float | None) -> bool:
@@ -68,6 +71,17 @@ class Parker:
         It does not if there is another one already, or if its loop is closed (X4).
         """
         outcome = (kind, payload)
+        try:
+            return self._settle(outcome)
+        except BaseException:
+            # A signal handler has raised in the middle: it must not leave asleep who has an
+            # outcome. To wake twice does no harm.
+            events = self._events
+            if len(events) > 1 and events[1] is outcome and not isinstance(events[0], tuple):
+                events[0].push((self,))
+            raise
+
+    def _settle(self, outcome: tuple[str, Any]) -> bool:
         events = self._events
         events.append(outcome)
         if events[0] is outcome:

@@ -279,7 +279,7 @@ class Queue(Generic[T]):
             try:
                 if timeout != 0:
                     _refuse_in_loop("await queue.join()")
-                unwrap(parker.block(timeout))
+                _joined(ledger, parker.block(timeout))
             finally:
                 ledger.leave(parker)
 
@@ -333,9 +333,15 @@ async def _join(queue: Queue[Any], timeout: float | None) -> None:
     parker = Parker()
     if ledger.join(parker):
         try:
-            unwrap(await parker.wait(timeout))
+            _joined(ledger, await parker.wait(timeout))
         finally:
             ledger.leave(parker)
+
+
+def _joined(ledger: Ledger, outcome: tuple[str, Any]) -> None:
+    # The last item may have been finished after time was up and before the waiter ran.
+    if outcome[0] is not EXPIRED or ledger.unfinished:
+        unwrap(outcome)
 
 
 def _pass_on_item(queue: Queue[Any]) -> None:
