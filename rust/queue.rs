@@ -181,7 +181,11 @@ impl Queue {
         {
             this.wake(py, side, next);
         }
-        ready.map(drop)
+        match ready {
+            // A hook's failure is not what ends this wait (X7); whoever is woken meets it, too.
+            Err(error) if is_interrupt(py, &error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The turn to run a subclass's hooks; None if there are none.

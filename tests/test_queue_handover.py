@@ -128,8 +128,8 @@ class Fails(Exception):
     """What a hook or a comparison raises."""
 
 
-def raising_once(package: Any, name: str) -> Any:
-    """A queue whose hook raises, when the first of those who wait calls it."""
+def raising_once(package: Any, name: str) -> tuple[Any, list[bool]]:
+    """A queue whose hook raises once, as soon as it is armed."""
     armed: list[bool] = []
 
     def fuse() -> None:

@@ -18,6 +18,7 @@ from queues import (
     drain,
     every_kind,
     every_operation,
+    in_daemon,
     make,
     prepared,
     start,
@@ -85,7 +86,7 @@ def test_x4_a_waiter_of_a_closed_loop_is_skipped(interlock: Any, kind: str, queu
     loops = [abandoned(q, name, kind, 2), abandoned(q, name, kind)]
 
     async def main() -> None:
-        waiting = start(name, q) if who == "task" else asyncio.ensure_future(asyncio.to_thread(BLOCKING[name], q, None))
+        waiting = start(name, q) if who == "task" else in_daemon(BLOCKING[name], q, None)
         await until_waiting(q, 4)
         OPERATIONS[name].serve(q)
         await waiting

@@ -546,14 +546,16 @@ hypothesis_warns = pytest.mark.filterwarnings(
 
 
 @hypothesis_warns
+@pytest.mark.timeout(170)
 def test_backends_and_model_agree_on_every_result(packages: dict[str, Any]) -> None:
-    run(ComparisonWithModel, packages, 250)
+    run(ComparisonWithModel, packages, 100)
 
 
 @pytest.mark.skipif(not HAS_ORACLE, reason="asyncio.Queue has had a shutdown since 3.13")
 @hypothesis_warns
+@pytest.mark.timeout(170)
 def test_q1_backends_and_asyncio_agree_on_every_result(packages: dict[str, Any]) -> None:
-    run(ComparisonWithOracle, packages, 250)
+    run(ComparisonWithOracle, packages, 100)
 
 
 # What can be tried exhaustively.

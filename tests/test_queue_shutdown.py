@@ -18,6 +18,7 @@ from queues import (
     drain,
     every_kind,
     every_operation,
+    in_daemon,
     make,
     prepared,
     start,
@@ -197,9 +198,9 @@ def test_q5_everybody_who_waits_is_woken(interlock: Any, run: Run, how: str, nam
     async def one(kind: str) -> None:
         q = prepared(interlock, name, kind)
         tasks: list[Any] = [start(name, q, timeout) for timeout in (None, LIMIT, None)]
-        tasks += [asyncio.ensure_future(asyncio.to_thread(BLOCKING[name], q, timeout)) for timeout in (None, LIMIT)]
+        tasks += [in_daemon(BLOCKING[name], q, timeout) for timeout in (None, LIMIT)]
         if name == "get":
-            tasks += [asyncio.ensure_future(anext(q)), asyncio.ensure_future(asyncio.to_thread(list, q.sync_q))]
+            tasks += [asyncio.ensure_future(anext(q)), in_daemon(list, q.sync_q)]
         await until_waiting(q, len(tasks))
         SHUTDOWNS[how](q)
         if name == "join" and how in GRACEFUL:

@@ -25,6 +25,7 @@ from queues import (
     every_kind,
     every_operation,
     hooked,
+    in_daemon,
     make,
     prepared,
     start,
@@ -106,7 +107,7 @@ def test_q9_a_blocked_thread_is_served_by_a_task(interlock: Any, run: Run, kind:
         for timeout in (None, LIMIT):
             if q.empty():
                 OPERATIONS[name].prepare(q)
-            thread = asyncio.ensure_future(asyncio.to_thread(BLOCKING[name], q, timeout))
+            thread = in_daemon(BLOCKING[name], q, timeout)
             await until_waiting(q, 1)
             if name == "join":
                 await q.get()

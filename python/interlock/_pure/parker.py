@@ -128,10 +128,11 @@ class Parker:
 
     async def wait(self, timeout: float | None) -> tuple[str, Any]:
         """Suspend the running task until there is an outcome."""
-        if self.settled or not self.park(hub := running_hub()):
-            return self.outcome
         if timeout == 0:
+            # Nobody is to be woken for that.
             self.resolve(EXPIRED)
+            return self.outcome
+        if self.settled or not self.park(hub := running_hub()):
             return self.outcome
         if timeout is None:
             await self
