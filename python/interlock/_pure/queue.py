@@ -34,6 +34,8 @@ class _NoLedger:
     """What a queue has for a ledger until it is initialised."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # asked for by tools that look at everything in a module
         raise RuntimeError("this queue is not initialised; call super().__init__(maxsize) first")
 
 
