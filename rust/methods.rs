@@ -28,71 +28,105 @@ const METHODS: [(&str, Method); 4] = [
 
 static ORIGINALS: PyOnceLock<[Py<PyAny>; METHODS.len()]> = PyOnceLock::new();
 
-/// The result, or null if there is more to do than was thought.
-///
-/// In here no reference may be dropped as `Py`: PyO3 does not know that we are attached.
-#[allow(unsafe_code)]
-unsafe fn quick(
-    slf: Object,
-    body: impl for<'py> FnOnce(Python<'py>, Borrowed<'_, 'py, Queue>) -> Option<Object>,
-) -> Object {
-    // SAFETY: a method is called by an attached thread, with an instance of the type that
-    // its descriptor belongs to.
-    let (py, queue) = unsafe {
-        let py = Python::assume_attached();
-        (py, Borrowed::from_ptr(py, slf).cast_unchecked::<Queue>())
-    };
-    // No panic may cross into C; whatever is done next would show it.
-    let result = catch_unwind(AssertUnwindSafe(|| body(py, queue)));
-    result.ok().flatten().unwrap_or(std::ptr::null_mut())
-}
-
-/// The result, or null if an exception is raised.
-#[allow(unsafe_code)]
-unsafe fn full(
-    slf: Object,
-    body: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> PyResult<Object>,
-) -> Object {
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        attached(|py| {
-            // SAFETY: as in `quick`.
-            let queue = unsafe { Borrowed::from_ptr(py, slf).cast_unchecked::<Queue>() };
-            body(queue).unwrap_or_else(|error| {
-                error.restore(py);
-                std::ptr::null_mut()
-            })
-        })
-    }));
-    result.unwrap_or_else(|_| panicked("a method of a queue"))
-}
-
-/// Call the method that the one at this place stands in for.
-#[allow(unsafe_code)]
-unsafe fn forward(
-    place: usize,
+/// What a method was called with: `count` positional arguments, then those of the tuple
+/// `names`, if there is one.
+struct Call {
     slf: Object,
     arguments: *const Object,
     count: ffi::Py_ssize_t,
     names: Object,
-) -> Object {
-    // SAFETY: the caller passes on what it was called with: `count` positional arguments,
-    // then those of the tuple `names`, if there is one. The thread is attached.
-    unsafe {
-        let py = Python::assume_attached();
-        let Some(originals) = ORIGINALS.get(py) else {
-            return std::ptr::null_mut();
-        };
-        let named = if names.is_null() {
-            0
-        } else {
-            ffi::PyTuple_GET_SIZE(names)
-        };
-        let mut all = vec![slf];
-        for index in 0..(count + named) {
-            all.push(*arguments.offset(index));
+}
+
+impl Call {
+    /// The first argument, of a call that has one.
+    #[allow(unsafe_code)]
+    unsafe fn item<'py>(&self, py: Python<'py>) -> Borrowed<'_, 'py, PyAny> {
+        // SAFETY: the caller of the method holds it, and the caller of this knows that there is one.
+        unsafe { Borrowed::from_ptr(py, *self.arguments) }
+    }
+
+    /// Do `quick`, and if that is not all, `full`. A call with other than so many positional
+    /// arguments is for the method that the one at this place stands in for.
+    #[allow(unsafe_code)]
+    unsafe fn run(
+        &self,
+        place: usize,
+        arguments: ffi::Py_ssize_t,
+        quick: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> Option<Object>,
+        full: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> PyResult<Object>,
+    ) -> Object {
+        // SAFETY: as for this.
+        unsafe {
+            if self.count != arguments || !self.names.is_null() {
+                return self.forward(place);
+            }
+            let result = self.quick(quick);
+            if result.is_null() {
+                return self.full(full);
+            }
+            result
         }
-        let positional = 1 + count.unsigned_abs();
-        ffi::PyObject_Vectorcall(originals[place].as_ptr(), all.as_ptr(), positional, names)
+    }
+
+    /// The result, or null if there is more to do than was thought.
+    ///
+    /// In here no reference may be dropped as `Py`: PyO3 does not know that we are attached.
+    #[allow(unsafe_code)]
+    unsafe fn quick(
+        &self,
+        body: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> Option<Object>,
+    ) -> Object {
+        // SAFETY: a method is called by an attached thread, with an instance of the type that
+        // its descriptor belongs to.
+        let queue = unsafe {
+            Borrowed::from_ptr(Python::assume_attached(), self.slf).cast_unchecked::<Queue>()
+        };
+        // No panic may cross into C; whatever is done next would show it.
+        let result = catch_unwind(AssertUnwindSafe(|| body(queue)));
+        result.ok().flatten().unwrap_or(std::ptr::null_mut())
+    }
+
+    /// The result, or null if an exception is raised.
+    #[allow(unsafe_code)]
+    unsafe fn full(
+        &self,
+        body: impl for<'py> FnOnce(Borrowed<'_, 'py, Queue>) -> PyResult<Object>,
+    ) -> Object {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            attached(|py| {
+                // SAFETY: as in `quick`.
+                let queue = unsafe { Borrowed::from_ptr(py, self.slf).cast_unchecked::<Queue>() };
+                body(queue).unwrap_or_else(|error| {
+                    error.restore(py);
+                    std::ptr::null_mut()
+                })
+            })
+        }));
+        result.unwrap_or_else(|_| panicked("a method of a queue"))
+    }
+
+    /// Call the method that the one at this place stands in for.
+    #[allow(unsafe_code)]
+    unsafe fn forward(&self, place: usize) -> Object {
+        // SAFETY: it is passed on as it came. The thread is attached.
+        unsafe {
+            let py = Python::assume_attached();
+            let Some(originals) = ORIGINALS.get(py) else {
+                return std::ptr::null_mut();
+            };
+            let named = if self.names.is_null() {
+                0
+            } else {
+                ffi::PyTuple_GET_SIZE(self.names)
+            };
+            let mut all = vec![self.slf];
+            for index in 0..(self.count + named) {
+                all.push(*self.arguments.offset(index));
+            }
+            let positional = 1 + self.count.unsigned_abs();
+            let original = originals[place].as_ptr();
+            ffi::PyObject_Vectorcall(original, all.as_ptr(), positional, self.names)
+        }
     }
 }
 
@@ -103,24 +137,26 @@ unsafe extern "C" fn put_nowait(
     count: ffi::Py_ssize_t,
     names: Object,
 ) -> Object {
-    // SAFETY: see `quick`, `full` and `forward`; there is one argument.
+    let call = Call {
+        slf,
+        arguments,
+        count,
+        names,
+    };
+    // SAFETY: these are called with what CPython calls a method with.
     unsafe {
-        if count != 1 || !names.is_null() {
-            return forward(0, slf, arguments, count, names);
-        }
-        let item = *arguments;
-        let result = quick(slf, |py, queue| {
-            let put = queue.get().put_quietly(&Borrowed::from_ptr(py, item));
-            put.then(|| py.None().into_ptr())
-        });
-        if !result.is_null() {
-            return result;
-        }
-        full(slf, |queue| {
-            let item = Borrowed::from_ptr(queue.py(), item).to_owned().unbind();
-            Queue::put_nowait(&queue, item)?;
-            Ok(queue.py().None().into_ptr())
-        })
+        call.run(
+            0,
+            1,
+            |queue| {
+                let put = queue.get().put_quietly(&call.item(queue.py()));
+                put.then(|| queue.py().None().into_ptr())
+            },
+            |queue| {
+                Queue::put_nowait(&queue, call.item(queue.py()).to_owned().unbind())?;
+                Ok(queue.py().None().into_ptr())
+            },
+        )
     }
 }
 
@@ -131,18 +167,20 @@ unsafe extern "C" fn get_nowait(
     count: ffi::Py_ssize_t,
     names: Object,
 ) -> Object {
-    // SAFETY: see `quick`, `full` and `forward`.
+    let call = Call {
+        slf,
+        arguments,
+        count,
+        names,
+    };
+    // SAFETY: these are called with what CPython calls a method with.
     unsafe {
-        if count != 0 || !names.is_null() {
-            return forward(1, slf, arguments, count, names);
-        }
-        let result = quick(slf, |py, queue| {
-            queue.get().get_quietly(py).map(Py::into_ptr)
-        });
-        if !result.is_null() {
-            return result;
-        }
-        full(slf, |queue| Queue::get_nowait(&queue).map(Py::into_ptr))
+        call.run(
+            1,
+            0,
+            |queue| queue.get().get_quietly(queue.py()).map(Py::into_ptr),
+            |queue| Queue::get_nowait(&queue).map(Py::into_ptr),
+        )
     }
 }
 
@@ -153,24 +191,27 @@ unsafe extern "C" fn put(
     count: ffi::Py_ssize_t,
     names: Object,
 ) -> Object {
-    // SAFETY: see `quick`, `full` and `forward`; there is one argument.
+    let call = Call {
+        slf,
+        arguments,
+        count,
+        names,
+    };
+    // SAFETY: these are called with what CPython calls a method with.
     unsafe {
-        if count != 1 || !names.is_null() {
-            return forward(2, slf, arguments, count, names);
-        }
-        let item = *arguments;
-        let result = quick(slf, |py, queue| {
-            let item = Borrowed::from_ptr(py, item);
-            let want = || Want::Put(Some(Offer::Item(item.to_owned().unbind())));
-            Queue::spare_wait(&queue, Want::PUT, want).map(Bound::into_ptr)
-        });
-        if !result.is_null() {
-            return result;
-        }
-        full(slf, |queue| {
-            let item = Borrowed::from_ptr(queue.py(), item).to_owned().unbind();
-            Queue::put(&queue, item, None).map(Py::into_ptr)
-        })
+        call.run(
+            2,
+            1,
+            |queue| {
+                let item = call.item(queue.py());
+                let want = || Want::Put(Some(Offer::Item(item.to_owned().unbind())));
+                Queue::spare_wait(&queue, Want::PUT, want).map(Bound::into_ptr)
+            },
+            |queue| {
+                let item = call.item(queue.py()).to_owned().unbind();
+                Queue::put(&queue, item, None).map(Py::into_ptr)
+            },
+        )
     }
 }
 
@@ -181,18 +222,20 @@ unsafe extern "C" fn get(
     count: ffi::Py_ssize_t,
     names: Object,
 ) -> Object {
-    // SAFETY: see `quick`, `full` and `forward`.
+    let call = Call {
+        slf,
+        arguments,
+        count,
+        names,
+    };
+    // SAFETY: these are called with what CPython calls a method with.
     unsafe {
-        if count != 0 || !names.is_null() {
-            return forward(3, slf, arguments, count, names);
-        }
-        let result = quick(slf, |_, queue| {
-            Queue::spare_wait(&queue, Want::GET, || Want::Get).map(Bound::into_ptr)
-        });
-        if !result.is_null() {
-            return result;
-        }
-        full(slf, |queue| Queue::get(&queue, None).map(Py::into_ptr))
+        call.run(
+            3,
+            0,
+            |queue| Queue::spare_wait(&queue, Want::GET, || Want::Get).map(Bound::into_ptr),
+            |queue| Queue::get(&queue, None).map(Py::into_ptr),
+        )
     }
 }
 

@@ -82,6 +82,20 @@ impl Parker {
         }
     }
 
+    /// The parker in this slot, made as new; another one, if a hub still has that.
+    pub(crate) fn renewed(py: Python<'_>, slot: &Lock<Option<Py<Self>>>) -> PyResult<Py<Self>> {
+        let kept = slot.with(py, |kept| kept.as_ref().map(|parker| parker.clone_ref(py)));
+        if let Some(parker) = kept
+            && parker.get().renew(py)
+        {
+            return Ok(parker);
+        }
+        let parker = Py::new(py, Self::new())?;
+        let kept = parker.clone_ref(py);
+        drop(slot.with(py, |slot| slot.replace(kept)));
+        Ok(parker)
+    }
+
     /// Settle it without waking anybody; None if it was settled before.
     fn set_outcome(&self, py: Python<'_>, outcome: Outcome) -> Option<Wake> {
         let settled = self.state.with(py, |state| {
@@ -188,7 +202,7 @@ impl Parker {
     }
 
     /// Make it as new for another wait; false if a hub still has it on its list.
-    pub(crate) fn renew(&self, py: Python<'_>) -> bool {
+    fn renew(&self, py: Python<'_>) -> bool {
         let old = self.state.with(py, |state| {
             if state.queued {
                 return None;

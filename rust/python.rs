@@ -146,6 +146,12 @@ pub(crate) fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py) || error.is_instance_of::<PySystemExit>(py)
 }
 
+/// An exception of this class, without arguments.
+pub(crate) fn error_of(py: Python<'_>, class: &Py<PyType>) -> PyErr {
+    let made = class.bind(py).call0();
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
 /// A pending call that raises an exception.
 #[allow(unsafe_code)]
 extern "C" fn raise(error: *mut c_void) -> c_int {

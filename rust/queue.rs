@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyTypeInfo};
 
 use crate::call::{call, call_method, less, release, truth};
@@ -17,7 +17,9 @@ use crate::ledger::{Buffer, Get, Ledger, Refusal, Side};
 use crate::lock::Lock;
 use crate::methods;
 use crate::parker::{Outcome, Parker};
-use crate::python::{generation, imports, is_interrupt, is_unshared, raise_later, small_int};
+use crate::python::{
+    error_of, generation, imports, is_interrupt, is_unshared, raise_later, small_int,
+};
 use crate::registry::Token;
 use crate::request::{Offer, Request, SPARES, Want};
 use crate::waiter::{Source, Wait, check_timeout};
@@ -55,13 +57,6 @@ impl Drop for Turn<'_> {
             error.write_unraisable(py, Some(&self.0));
         }
     }
-}
-
-fn error_of(py: Python<'_>, class: &Py<PyType>) -> PyErr {
-    class
-        .bind(py)
-        .call0()
-        .map_or_else(|error| error, PyErr::from_value)
 }
 
 fn uninitialised() -> PyErr {
@@ -131,13 +126,17 @@ impl Queue {
             Side::Join => None,
             Side::Get | Side::Put => this.turn(py)?,
         };
+        if turn.is_none() {
+            let waiting = this.with(py, |state| state.ledger.wait(side, parker))?;
+            return Ok(waiting.ok());
+        }
         let before = this.with(py, |state| state.ledger.counts())?;
-        if turn.is_some() && Self::is_ready(slf, side)? {
+        if Self::is_ready(slf, side)? {
             return Ok(None);
         }
         let waiting = this.with(py, |state| {
             // A signal handler may have used the queue while the hook ran.
-            if turn.is_some() && state.ledger.counts() != before {
+            if state.ledger.counts() != before {
                 return Err(parker);
             }
             state.ledger.wait(side, parker)
@@ -219,7 +218,7 @@ impl Queue {
         }
     }
 
-    pub(crate) fn shut_down_error(py: Python<'_>) -> PyErr {
+    fn shut_down_error(py: Python<'_>) -> PyErr {
         error_of(py, &imports(py).queue_shut_down)
     }
 
@@ -232,13 +231,11 @@ impl Queue {
     ) -> PyResult<Option<Offer>> {
         let (py, this) = (slf.py(), slf.get());
         let mut search = Search::default();
-        // A key is asked for once, before the item is tried.
-        if matches!(offer, Offer::Item(_)) && this.with(py, |state| state.key.is_some())? {
-            offer = Offer::Entry(this.entry(py, offer.into_item())?);
-        }
         loop {
             let copy = |item: &Item| item.clone_ref(py);
             let put = this.with(py, |state| match offer {
+                // A key is asked for once, before the item is tried.
+                item @ Offer::Item(_) if state.key.is_some() => Err((item, Refusal::Elsewhere)),
                 Offer::Item(item) => match state.ledger.put(item) {
                     Ok(getter) => Ok(getter),
                     Err((item, refusal)) => Err((Offer::Item(item), refusal)),
@@ -359,15 +356,15 @@ impl Queue {
         let mut search = Search::default();
         loop {
             match heap.pop(&mut search, |item| item.clone_ref(py)) {
-                Ok(Some(entry)) => items.push(entry.item),
-                Ok(None) => return Ok(Some((version, items))),
-                Err(question) => {
-                    search.restarts = 0;
-                    match answer(py, &question, &mut search) {
-                        Err(error) if !is_interrupt(py, &error) => return Ok(None),
-                        answered => answered?,
-                    }
+                Ok(Some(entry)) => {
+                    items.push(entry.item);
+                    search = Search::default();
                 }
+                Ok(None) => return Ok(Some((version, items))),
+                Err(question) => match answer(py, &question, &mut search) {
+                    Err(error) if !is_interrupt(py, &error) => return Ok(None),
+                    answered => answered?,
+                },
             }
         }
     }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::heap::Entry;
 use crate::ledger::Side;
 use crate::parker::{Outcome, Parker};
-use crate::python::{imports, running_loop};
+use crate::python::{error_of, imports, running_loop};
 use crate::queue::{Item, Queue};
 use crate::registry::Token;
 use crate::waiter::unwrap;
@@ -190,8 +190,7 @@ impl Request {
                 return Ok(result);
             }
             if expired {
-                let error = imports(py).expired.bind(py).call0()?;
-                return Err(PyErr::from_value(error));
+                return Err(error_of(py, &imports(py).expired));
             }
             if running_loop(py)?.is_some() {
                 return Err(self.would_block());

@@ -186,15 +186,7 @@ impl Subscription {
 
     /// The parker of this subscription's reads, as new.
     pub(crate) fn parker(&self, py: Python<'_>) -> PyResult<Py<Parker>> {
-        if let Some(parker) = self.kept_parker(py)
-            && parker.get().renew(py)
-        {
-            return Ok(parker);
-        }
-        let parker = Py::new(py, Parker::new())?;
-        let kept = parker.clone_ref(py);
-        drop(self.parker.with(py, |slot| slot.replace(kept)));
-        Ok(parker)
+        Parker::renewed(py, &self.parker)
     }
 
     fn kept_parker(&self, py: Python<'_>) -> Option<Py<Parker>> {

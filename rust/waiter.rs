@@ -15,7 +15,7 @@ use crate::hub::{Hub, current_hub, now, running_hub};
 use crate::lock::Lock;
 use crate::matching::Registration;
 use crate::parker::{Outcome, Parker, cancelled};
-use crate::python::{cannot_pickle, imports};
+use crate::python::{cannot_pickle, error_of, imports};
 use crate::request::Request;
 use crate::slots;
 use crate::subscription::{Begun, Subscription};
@@ -55,10 +55,7 @@ pub(crate) fn check_timeout(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Opti
 }
 
 pub(crate) fn timed_out(py: Python<'_>) -> PyErr {
-    match imports(py).timeout_error.bind(py).call0() {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    error_of(py, &imports(py).timeout_error)
 }
 
 /// The value of a settled wait, or its exception.
@@ -99,8 +96,6 @@ struct Progress {
     source: Option<Source>,
     /// When to give up, and the hub that has the timer for it.
     timer: Option<(Py<Hub>, Deadline)>,
-    /// The parker of the last request that had to wait, to be used again.
-    parker: Option<Py<Parker>>,
 }
 
 /// The coroutine of a wait. Single use, like every coroutine.
@@ -110,6 +105,8 @@ pub(crate) struct Wait {
     name: &'static str,
     timeout: Option<f64>,
     progress: Lock<Progress>,
+    /// The parker of the last request that had to wait, to be used again.
+    parker: Lock<Option<Py<Parker>>>,
 }
 
 /// What a step has to do: wait on this parker (or nothing, if it is settled), or read.
@@ -135,8 +132,8 @@ impl Wait {
                 phase: Phase::Fresh,
                 source: Some(source),
                 timer: None,
-                parker: None,
             }),
+            parker: Lock::new(None),
         }
     }
 
@@ -349,21 +346,7 @@ impl Wait {
         if self.timeout.is_some() {
             return Py::new(py, Parker::new());
         }
-        let kept = self.progress.with(py, |progress| {
-            progress.parker.as_ref().map(|parker| parker.clone_ref(py))
-        });
-        if let Some(parker) = kept
-            && parker.get().renew(py)
-        {
-            return Ok(parker);
-        }
-        let parker = Py::new(py, Parker::new())?;
-        let kept = parker.clone_ref(py);
-        drop(
-            self.progress
-                .with(py, |progress| progress.parker.replace(kept)),
-        );
-        Ok(parker)
+        Parker::renewed(py, &self.parker)
     }
 
     /// Make the parker ready to be yielded, or say what its outcome is already.
@@ -579,6 +562,9 @@ impl Wait {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.parker
+            .peek(|parker| visit.call(&*parker))
+            .unwrap_or(Ok(()))?;
         self.progress
             .peek(|progress| {
                 match &progress.source {
@@ -587,7 +573,6 @@ impl Wait {
                     Some(Source::Queue(request)) => request.traverse(&visit)?,
                     None => {}
                 }
-                visit.call(&progress.parker)?;
                 if let Phase::Parked(parker) = &progress.phase {
                     visit.call(parker)?;
                 }
