@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 # For whatever blocks: far above what it takes, so that only a hang reaches it.
 LIMIT = 50
@@ -153,3 +158,80 @@ class Array:
 
     def __bool__(self) -> bool:
         raise ValueError("the truth value of an array is ambiguous")
+
+
+def when(waiting: Callable[[], int], count: int, function: Callable[[], Any]) -> Callable[[], Any]:
+    """Call the function once so many wait."""
+
+    def poll() -> Any:
+        gone = threading.Event()
+        for _ in range(LIMIT * 1000):
+            if waiting() == count:
+                return function()
+            gone.wait(0.001)
+        raise AssertionError(f"{waiting()} wait, not {count}")
+
+    return poll
+
+
+@contextmanager
+def signalled(waiting: Callable[[], int], handler: Callable[[], object]) -> Iterator[None]:
+    """Run the handler in this thread once it waits.
+
+    The signal is sent again until that is over: one that arrives in the very moment in
+    which CPython puts the thread to sleep does not end the sleep.
+    """
+    over = threading.Event()
+
+    def send() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while not over.wait(0.2):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler() and None)
+    sender = threading.Thread(target=when(waiting, 1, send))
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join(LIMIT)
+        signal.signal(signal.SIGUSR1, before)
+
+
+@contextmanager
+def handles_counted(loop: Any) -> Iterator[list[Any]]:
+    """What is scheduled on the loop meanwhile, from any thread."""
+    scheduled: list[Any] = []
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            scheduled.append(arguments)
+            return method(*arguments, **options)
+
+        return call
+
+    for name in ("call_soon", "call_soon_threadsafe"):
+        setattr(loop, name, counting(getattr(loop, name)))
+    yield scheduled
+    del loop.call_soon, loop.call_soon_threadsafe
+
+
+def end_by_hand(held: list[Any], how: str, fresh: bool) -> None:
+    """End the one coroutine in the list, to which that is the only reference, without awaiting it."""
+    coroutine = held.pop()
+    if how == "close":
+        coroutine.close()
+        coroutine.close()
+    elif how == "throw":
+        with pytest.raises(KeyError):
+            coroutine.throw(KeyError("by hand"))
+        with pytest.raises(RuntimeError):
+            coroutine.send(None)
+    elif fresh:
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            del coroutine
+            gc.collect()
+    else:
+        del coroutine
+        gc.collect()

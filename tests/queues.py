@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from helpers import LIMIT
+from helpers import when
 
 Make = Callable[..., Any]
 
@@ -113,16 +113,7 @@ def waiters(q: Any) -> int:
 
 def when_waiting(q: Any, count: int, function: Callable[[], Any]) -> Callable[[], Any]:
     """Call the function once so many wait on `q`."""
-
-    def poll() -> Any:
-        gone = threading.Event()
-        for _ in range(LIMIT * 1000):
-            if waiters(q) == count:
-                return function()
-            gone.wait(0.001)
-        raise AssertionError(f"{waiters(q)} wait, not {count}")
-
-    return poll
+    return when(lambda: waiters(q), count, function)
 
 
 def in_daemon(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:

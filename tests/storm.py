@@ -143,6 +143,24 @@ def python(interlock: Any, program: str, **environment: str) -> subprocess.Compl
     )
 
 
+# For a program: a subinterpreter, `inner`, in which it runs what is in `program`.
+IN_A_SUBINTERPRETER = """
+try:
+    from concurrent import interpreters
+except ImportError:
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+inner = interpreters.create()
+if hasattr(inner, "exec"):
+    inner.exec(program)
+else:
+    failed = (getattr(interpreters, "exec", None) or interpreters.run_string)(inner, program)
+    assert not failed, failed
+"""
+
+
 def clean(interlock: Any, program: str, **environment: str) -> str:
     """The output of a program that must end well, and silently."""
     done = python(interlock, program, **environment)

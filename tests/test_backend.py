@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from storm import SOURCE, clean, python
+from storm import IN_A_SUBINTERPRETER, SOURCE, clean, python
 
 
 def test_s59_import_in_a_subinterpreter(interlock: Any) -> None:
@@ -14,13 +14,6 @@ def test_s59_import_in_a_subinterpreter(interlock: Any) -> None:
         interlock,
         """
 import interlock
-try:
-    from concurrent import interpreters
-except ImportError:
-    try:
-        import _interpreters as interpreters
-    except ImportError:
-        import _xxsubinterpreters as interpreters
 program = '''
 try:
     import interlock
@@ -32,14 +25,10 @@ else:
     w.value = 1
     assert s.get_nowait() == (0, 1)
 '''
-inner = interpreters.create()
-if hasattr(inner, "exec"):
-    inner.exec(program)
-    inner.close()
-else:
-    failed = getattr(interpreters, "exec", None) or interpreters.run_string
-    assert failed(inner, program) is None
-    interpreters.destroy(inner)
+"""
+        + IN_A_SUBINTERPRETER
+        + """
+inner.close() if hasattr(inner, "close") else interpreters.destroy(inner)
 # And the first one goes on.
 w = interlock.ValueWatcher(0)
 w.value = 1

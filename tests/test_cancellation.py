@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from helpers import LIMIT
+from helpers import LIMIT, end_by_hand
 from storm import switching, ticks
 
 WAITS: dict[str, Callable[[Any, Any, float | None], Any]] = {
@@ -216,26 +216,12 @@ def test_a_coroutine_driven_by_hand(interlock: Any, run: Run, kind: str, stage: 
     async def main() -> None:
         w = interlock.ValueWatcher(0)
         with w.watch() as s:
-            coroutine = WAITS[kind](w, s, 60)
+            held = [WAITS[kind](w, s, 60)]
             if stage != "fresh":
-                coroutine.send(None)
+                held[0].send(None)
             if stage == "satisfied":
                 satisfy(kind, w)
-            if how == "close":
-                coroutine.close()
-                coroutine.close()
-            elif how == "throw":
-                with pytest.raises(KeyError):
-                    coroutine.throw(KeyError("by hand"))
-                with pytest.raises(RuntimeError):
-                    coroutine.send(None)
-            elif stage == "fresh":
-                with pytest.warns(RuntimeWarning, match="never awaited"):
-                    del coroutine
-                    gc.collect()
-            else:
-                del coroutine
-                gc.collect()
+            end_by_hand(held, how, stage == "fresh")
             nothing_left(w)
             if stage == "satisfied":
                 assert s.get_nowait().old == 0

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import Run
 from constructs import CASES, CONSTRUCTS, RUNNERS, Case, Wait, plain_await
-from helpers import LIMIT, assert_idle, in_threads, ticks
+from helpers import LIMIT, assert_idle, handles_counted, in_threads, ticks
 from queues import KINDS, make
 
 
@@ -307,14 +307,6 @@ def test_x3_a_burst_is_one_handle_in_each_loop(interlock: Any, run: Run, where: 
             for wait in (w.wait_for(1), w.wait_until(bool), w.wait_for_change(), w.watch().get(), anext(w.watch()))
         ]
         await ticks(2)
-        scheduled: list[Any] = []
-
-        def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                scheduled.append(arguments)
-                return method(*arguments, **options)
-
-            return call
 
         def burst() -> None:
             for value in (1, 2, 3):
@@ -324,16 +316,14 @@ def test_x3_a_burst_is_one_handle_in_each_loop(interlock: Any, run: Run, where: 
             in_burst.append(len(scheduled))
 
         in_burst: list[int] = []
-        for name in ("call_soon", "call_soon_threadsafe"):
-            setattr(loop, name, counting(getattr(loop, name)))
-        if where == "task":
-            burst()
-        elif where == "thread":
-            in_threads(burst)
-        else:
-            loop.call_later(0, burst)
-        await asyncio.wait(tasks)
+        with handles_counted(loop) as scheduled:
+            if where == "task":
+                burst()
+            elif where == "thread":
+                in_threads(burst)
+            else:
+                loop.call_later(0, burst)
+            await asyncio.wait(tasks)
         assert in_burst == [1]
-        del loop.call_soon, loop.call_soon_threadsafe
 
     run(main())

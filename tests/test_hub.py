@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from helpers import LIMIT, in_threads
+from helpers import LIMIT, handles_counted, in_threads
 from queues import KINDS, OPERATIONS, assert_nobody_waits, prepared, start, when_waiting
 from storm import clean, ticks
 from test_processes import CHILD, forks
@@ -246,29 +246,18 @@ def test_x3_a_burst_on_many_queues_is_one_handle_in_each_loop(interlock: Any, ru
     operation = {"put": "get", "get": "put", "task_done": "join", "shutdown": "get"}[what]
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         queues = [prepared(interlock, operation, kind) for kind in KINDS for _ in range(5)]
         tasks = [start(operation, q) for q in queues for _ in range(3)]
         await ticks(2)
-        scheduled: list[Any] = []
-
-        def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                scheduled.append(arguments)
-                return method(*arguments, **options)
-
-            return call
 
         def burst() -> None:
             for q in queues:
                 q.shutdown() if what == "shutdown" else OPERATIONS[operation].serve(q)
 
-        for name in ("call_soon", "call_soon_threadsafe"):
-            setattr(loop, name, counting(getattr(loop, name)))
-        # The thread is joined here, so that the loop does not wake anybody meanwhile.
-        burst() if where == "task" else in_threads(burst)
-        assert len(scheduled) == 1
-        del loop.call_soon, loop.call_soon_threadsafe
+        with handles_counted(asyncio.get_running_loop()) as scheduled:
+            # The thread is joined here, so that the loop does not wake anybody meanwhile.
+            burst() if where == "task" else in_threads(burst)
+            assert len(scheduled) == 1
         await ticks(3)
         for q in queues:
             q.abort()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storm import clean, python
+from storm import IN_A_SUBINTERPRETER, clean, python
 
 FINALISER = """
 import asyncio, builtins, os
@@ -113,15 +113,9 @@ def test_s58_exit_with_a_daemon_thread_in_code_of_the_users(interlock: Any, what
 
 
 def test_s59_a_queue_in_a_subinterpreter_works_or_cannot_be_imported(interlock: Any) -> None:
-    program = """
+    program = (
+        """
 import os
-try:
-    from concurrent import interpreters
-except ImportError:
-    try:
-        import _interpreters as interpreters
-    except ImportError:
-        import _xxsubinterpreters as interpreters
 program = '''
 try:
     import interlock
@@ -137,16 +131,14 @@ else:
         assert await get == 1
     asyncio.run(main())
 '''
-inner = interpreters.create()
-if hasattr(inner, "exec"):
-    inner.exec(program)
-else:
-    failed = (getattr(interpreters, "exec", None) or interpreters.run_string)(inner, program)
-    assert not failed, failed
+"""
+        + IN_A_SUBINTERPRETER
+        + """
 print("done", flush=True)
 # Without the interpreters' end: on 3.12 it aborts if asyncio has run in one, whosever queue it was.
 os._exit(0)
 """
+    )
     done = python(interlock, program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from helpers import LIMIT, ticks
+from helpers import LIMIT, end_by_hand, ticks
 from queues import (
     KINDS,
     OPERATIONS,
@@ -36,27 +36,13 @@ from storm import switching
 def test_a_coroutine_driven_by_hand(interlock: Any, run: Run, name: str, stage: str, how: str) -> None:
     async def one(kind: str) -> None:
         q = prepared(interlock, name, kind)
-        coroutine = OPERATIONS[name].call(q, 60)
+        held = [OPERATIONS[name].call(q, 60)]
         if stage != "fresh":
-            coroutine.send(None)
+            held[0].send(None)
             assert waiters(q) == 1
         if stage == "served":
             OPERATIONS[name].serve(q)
-        if how == "close":
-            coroutine.close()
-            coroutine.close()
-        elif how == "throw":
-            with pytest.raises(KeyError):
-                coroutine.throw(KeyError("by hand"))
-            with pytest.raises(RuntimeError):
-                coroutine.send(None)
-        elif stage == "fresh":
-            with pytest.warns(RuntimeWarning, match="never awaited"):
-                del coroutine
-                gc.collect()
-        else:
-            del coroutine
-            gc.collect()
+        end_by_hand(held, how, stage == "fresh")
         assert_nobody_waits(q)
         if stage != "served":
             OPERATIONS[name].serve(q)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
-import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from conftest import Run
-from helpers import LIMIT, in_threads, switching_often, ticks
+from helpers import LIMIT, in_threads, signalled, switching_often, ticks
 from queues import (
     BLOCKING,
     OPERATIONS,
@@ -30,6 +28,7 @@ from queues import (
     prepared,
     start,
     until_waiting,
+    waiters,
     when_waiting,
 )
 
@@ -250,30 +249,6 @@ def test_q9_an_iteration_ends_with_the_queue(interlock: Any) -> None:
     assert list(q.sync_q) == []
 
 
-@contextmanager
-def signalled(q: Any, handler: Callable[[], object]) -> Iterator[None]:
-    """Run the handler in this thread once it waits on `q`, and again until that is over.
-
-    A signal that arrives in the very moment in which CPython puts the thread to sleep does not end the sleep.
-    """
-    over = threading.Event()
-
-    def send() -> None:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        while not over.wait(0.2):
-            os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: handler() and None)
-    sender = threading.Thread(target=when_waiting(q, 1, send))
-    sender.start()
-    try:
-        yield
-    finally:
-        over.set()
-        sender.join(LIMIT)
-        signal.signal(signal.SIGUSR1, before)
-
-
 posix = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the platform has no such signals")
 
 
@@ -294,7 +269,7 @@ def test_q9_an_interrupt_ends_the_wait_and_leaves_nothing(
             raised.append(True)
             raise KeyboardInterrupt
 
-    with signalled(q, interrupt):
+    with signalled(lambda: waiters(q), interrupt):
         with pytest.raises(KeyboardInterrupt):
             BLOCKING[name](q, timeout)
     assert q.statistics() == before
@@ -314,7 +289,7 @@ def test_q9_a_signal_handler_may_bring_what_the_thread_waits_for(interlock: Any,
             served.append(True)
             OPERATIONS[name].serve(q)
 
-    with signalled(q, serve):
+    with signalled(lambda: waiters(q), serve):
         assert BLOCKING[name](q, LIMIT) == RESULTS[name]
     assert_nobody_waits(q)
 
@@ -334,7 +309,7 @@ def test_x6_one_that_is_interrupted_as_it_is_woken_passes_it_on(interlock: Any, 
             when_waiting(q, 2, lambda: OPERATIONS[name].serve(q))()
             raise KeyboardInterrupt
 
-    with signalled(q, serve_and_interrupt):
+    with signalled(lambda: waiters(q), serve_and_interrupt):
         with pytest.raises(KeyboardInterrupt):
             BLOCKING[name](q, LIMIT)
     thread.join(LIMIT)
@@ -346,7 +321,7 @@ def test_x6_one_that_is_interrupted_as_it_is_woken_passes_it_on(interlock: Any, 
 @pytest.mark.parametrize("blocked", ["get", "put"])
 def test_q9_a_signal_handler_may_shut_the_queue_down(interlock: Any, blocked: str) -> None:
     q = prepared(interlock, blocked)
-    with signalled(q, q.shutdown):
+    with signalled(lambda: waiters(q), q.shutdown):
         with pytest.raises(interlock.SyncQueueShutDown):
             BLOCKING[blocked](q, LIMIT)
     assert_nobody_waits(q)

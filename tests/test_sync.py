@@ -9,14 +9,13 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from conftest import Run
-from helpers import LIMIT, assert_idle, in_threads, switching_often, ticks
+from helpers import LIMIT, assert_idle, in_threads, signalled, switching_often, ticks, when
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -31,20 +30,14 @@ SYNC: dict[str, Callable[..., Any]] = {
 }
 
 
-def when_waiting(w: Any, count: int, function: Callable[[], object]) -> Callable[[], None]:
-    """Call the function once so many threads wait on `w`."""
+def waiters(w: Any) -> int:
+    """How many threads wait on `w`."""
+    counts = w.statistics()
+    return int(counts.waiters + counts.subscriptions)
 
-    def poll() -> None:
-        gone = threading.Event()
-        for _ in range(LIMIT * 1000):
-            counts = w.statistics()
-            if counts.waiters + counts.subscriptions == count:
-                function()
-                return
-            gone.wait(0.001)
-        raise AssertionError("nobody waits")
 
-    return poll
+def when_waiting(w: Any, count: int, function: Callable[[], object]) -> Callable[[], Any]:
+    return when(lambda: waiters(w), count, function)
 
 
 @pytest.mark.parametrize("name", SYNC)
@@ -288,35 +281,10 @@ def test_tasks_and_threads_wait_side_by_side(interlock: Any, run: Run) -> None:
     run(main())
 
 
-@contextmanager
-def signalled(w: Any, handler: Callable[[], object]) -> Iterator[None]:
-    """Run the handler in this thread once it waits on `w`.
-
-    The signal is sent again until that is over: one that arrives in the very moment in
-    which CPython puts the thread to sleep does not end the sleep.
-    """
-    over = threading.Event()
-
-    def send() -> None:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        while not over.wait(0.2):
-            os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: handler() and None)
-    sender = threading.Thread(target=when_waiting(w, 1, send))
-    sender.start()
-    try:
-        yield
-    finally:
-        over.set()
-        sender.join(LIMIT)
-        signal.signal(signal.SIGUSR1, before)
-
-
 @pytest.mark.parametrize("name", SYNC)
 def test_a_signal_handler_may_set_what_the_main_thread_waits_for(interlock: Any, name: str) -> None:
     w = interlock.ValueWatcher(None)
-    with signalled(w, lambda: w.set(1)):
+    with signalled(lambda: waiters(w), lambda: w.set(1)):
         assert SYNC[name](w.sync, timeout=LIMIT) == 1
 
 
@@ -331,7 +299,7 @@ def test_a_signal_handler_that_raises_ends_the_wait(interlock: Any, name: str) -
             raised.append(True)
             raise KeyboardInterrupt
 
-    with signalled(w, interrupt):
+    with signalled(lambda: waiters(w), interrupt):
         with pytest.raises(KeyboardInterrupt):
             SYNC[name](w.sync, timeout=LIMIT)
     assert w.statistics().waiters == 0
