@@ -13,7 +13,8 @@
 //! - `slots`: how the interpreter drives that coroutine;
 //! - `matching`: what a wait accepts; `callback`: what is called back;
 //! - `watcher`, `subscription`: what users see;
-//! - `request`: what somebody wants of a queue; `queue`: what users see;
+//! - `request`: what somebody wants of a queue; `fairness`: an operation on a heap that others
+//!   change; `queue`: what users see;
 //! - `methods`: short ways into it.
 
 // Without the `python` feature only the plain parts are built, for their tests.
@@ -30,6 +31,8 @@ mod timers;
 mod call;
 #[cfg(feature = "python")]
 mod callback;
+#[cfg(feature = "python")]
+mod fairness;
 #[cfg(feature = "python")]
 mod hub;
 #[cfg(feature = "python")]

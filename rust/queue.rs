@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyTypeInfo};
 
 use crate::call::{call, call_method, less, release, truth};
+use crate::fairness::{Effort, Reservation};
 use crate::heap::{Entry, Heap, Question, Rank, Search};
 use crate::hub::Wakes;
 use crate::ledger::{Buffer, Get, Ledger, Refusal, Side};
@@ -26,9 +27,6 @@ use crate::waiter::{Source, Wait, check_timeout};
 
 pub(crate) type Item = Py<PyAny>;
 
-/// How often an operation on a heap that others keep changing begins anew.
-const PATIENCE: u32 = 10_000;
-
 #[pyclass(frozen, subclass, generic, module = "interlock._core")]
 pub(crate) struct Queue {
     state: Lock<Option<State>>,
@@ -43,8 +41,18 @@ struct State {
     /// How many items fit; 0 for no limit.
     capacity: usize,
     key: Option<Py<PyAny>>,
+    /// Of one who does not get on with the heap, for others change it.
+    reservation: Option<Reservation>,
     /// Held while the hooks of a subclass run, with the generation that it was made in.
     turn: Option<(u64, Py<PyAny>)>,
+}
+
+impl State {
+    /// Whether somebody else's reservation is in the way of this.
+    #[inline]
+    const fn has_to_wait(&self, effort: &Effort<'_, '_>) -> bool {
+        self.reservation.is_some() && !effort.has_precedence
+    }
 }
 
 /// The turn to run a subclass's hooks.
@@ -77,23 +85,20 @@ fn rank(compared: &Bound<'_, PyAny>) -> Rank {
     first.map_or(Rank::Opaque, Rank::Leading)
 }
 
-/// Answer a question of a search in the heap.
-fn answer(py: Python<'_>, question: &Question<Item>, search: &mut Search) -> PyResult<()> {
-    if search.restarts > PATIENCE {
-        return Err(PyRuntimeError::new_err(
-            "the queue changes whenever its items are compared; a comparison must not change it",
-        ));
-    }
-    search.answer(less(question.left.bind(py), question.right.bind(py))?);
-    Ok(())
-}
-
 impl Queue {
     #[inline]
     fn with<R>(&self, py: Python<'_>, body: impl FnOnce(&mut State) -> R) -> PyResult<R> {
         self.state
             .with(py, |state| state.as_mut().map(body))
             .ok_or_else(uninitialised)
+    }
+
+    pub(crate) fn reservation<R>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&mut Option<Reservation>) -> R,
+    ) -> PyResult<R> {
+        self.with(py, |state| look(&mut state.reservation))
     }
 
     /// Wake one who waits; if it has gone, the next one.
@@ -230,21 +235,36 @@ impl Queue {
         direct: bool,
     ) -> PyResult<Option<Offer>> {
         let (py, this) = (slf.py(), slf.get());
-        let mut search = Search::default();
+        let mut effort = Effort::new(slf);
         loop {
             let copy = |item: &Item| item.clone_ref(py);
-            let put = this.with(py, |state| match offer {
-                // A key is asked for once, before the item is tried.
-                item @ Offer::Item(_) if state.key.is_some() => Err((item, Refusal::Elsewhere)),
-                Offer::Item(item) => match state.ledger.put(item) {
-                    Ok(getter) => Ok(getter),
-                    Err((item, refusal)) => Err((Offer::Item(item), refusal)),
-                },
-                Offer::Entry(entry) => match state.ledger.put_entry(entry, &mut search, copy) {
-                    Ok(getter) => Ok(getter),
-                    Err((entry, refusal)) => Err((Offer::Entry(entry), refusal)),
-                },
+            let put = this.with(py, |state| {
+                if state.has_to_wait(&effort) {
+                    return Err(offer);
+                }
+                Ok(match offer {
+                    // A key is asked for once, before the item is tried.
+                    item @ Offer::Item(_) if state.key.is_some() => Err((item, Refusal::Elsewhere)),
+                    Offer::Item(item) => match state.ledger.put(item) {
+                        Ok(getter) => Ok(getter),
+                        Err((item, refusal)) => Err((Offer::Item(item), refusal)),
+                    },
+                    Offer::Entry(entry) => {
+                        match state.ledger.put_entry(entry, &mut effort.search, copy) {
+                            Ok(getter) => Ok(getter),
+                            Err((entry, refusal)) => Err((Offer::Entry(entry), refusal)),
+                        }
+                    }
+                })
             })?;
+            let put = match put {
+                Ok(put) => put,
+                Err(back) => {
+                    effort.give_way()?;
+                    offer = back;
+                    continue;
+                }
+            };
             offer = match put {
                 Ok(getter) => {
                     this.wake(py, Side::Get, getter);
@@ -253,7 +273,7 @@ impl Queue {
                 Err((back, Refusal::Full)) => return Ok(Some(back)),
                 Err((_, Refusal::ShutDown)) => return Err(Self::shut_down_error(py)),
                 Err((back, Refusal::Compare(question))) => {
-                    answer(py, &question, &mut search)?;
+                    effort.answer(&question)?;
                     back
                 }
                 Err((back, Refusal::Elsewhere)) => {
@@ -298,10 +318,18 @@ impl Queue {
     /// An attempt to get: None if there is nothing. `direct` as for `offer`.
     pub(crate) fn take(slf: &Bound<'_, Self>, direct: bool) -> PyResult<Option<Item>> {
         let (py, this) = (slf.py(), slf.get());
-        let mut search = Search::default();
+        let mut effort = Effort::new(slf);
         loop {
             let copy = |item: &Item| item.clone_ref(py);
-            match this.with(py, |state| state.ledger.get(&mut search, copy))? {
+            let got = this.with(py, |state| {
+                let waits = state.has_to_wait(&effort);
+                (!waits).then(|| state.ledger.get(&mut effort.search, copy))
+            })?;
+            let Some(got) = got else {
+                effort.give_way()?;
+                continue;
+            };
+            match got {
                 Get::Item { item, key, putter } => {
                     this.wake(py, Side::Put, putter);
                     release(py, key);
@@ -309,7 +337,7 @@ impl Queue {
                 }
                 Get::Empty => return Ok(None),
                 Get::ShutDown => return Err(Self::shut_down_error(py)),
-                Get::Compare(question) => answer(py, &question, &mut search)?,
+                Get::Compare(question) => effort.answer(&question)?,
                 Get::Elsewhere => {
                     let _turn = this.turn(py)?;
                     return Self::take_in_turn(slf, direct);
@@ -361,9 +389,9 @@ impl Queue {
                     search = Search::default();
                 }
                 Ok(None) => return Ok(Some((version, items))),
-                Err(question) => match answer(py, &question, &mut search) {
+                Err(Question { left, right }) => match less(left.bind(py), right.bind(py)) {
                     Err(error) if !is_interrupt(py, &error) => return Ok(None),
-                    answered => answered?,
+                    answer => search.answer(answer?),
                 },
             }
         }
@@ -429,7 +457,10 @@ impl Queue {
     pub(crate) fn put_quietly(&self, item: &Bound<'_, PyAny>) -> bool {
         self.state.with(item.py(), |state| match state {
             Some(State {
-                key: None, ledger, ..
+                key: None,
+                reservation: None,
+                ledger,
+                ..
             }) => ledger.put_quietly(|| item.clone().unbind(), || rank(item)),
             _ => false,
         })
@@ -441,7 +472,10 @@ impl Queue {
         self.state.with(py, |state| match state {
             // An entry with a key is more to drop than its item.
             Some(State {
-                key: None, ledger, ..
+                key: None,
+                reservation: None,
+                ledger,
+                ..
             }) => ledger.get_quietly(),
             _ => None,
         })
@@ -534,6 +568,7 @@ impl Queue {
             maxsize,
             capacity,
             key,
+            reservation: None,
             turn: None,
         };
         let refused = self.state.with(py, |slot| {

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from conftest import Run
+from helpers import LIMIT
 from queues import assert_account, assert_nobody_waits, drain, hooked
 from test_queue_priority import numbers
 
@@ -191,3 +194,65 @@ def test_x5_a_comparison_that_changes_the_queue_each_time(interlock: Any, operat
     assert after.delivered == 0 and after.size == after.accepted > before.size
     left = [q.get_nowait().number for _ in range(5)]
     assert left == [0, 1, 2, 3, 4]
+
+
+class Overtaken:
+    """An item that is compared only when another thread has used the queue, or has been seen to wait."""
+
+    asks, has_gone = threading.Event(), threading.Event()
+    patience = 0.0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: Any) -> bool:
+        if Overtaken.patience and threading.current_thread() is threading.main_thread():
+            Overtaken.has_gone.clear()
+            Overtaken.asks.set()
+            Overtaken.has_gone.wait(Overtaken.patience)
+        return bool(self.number < other.number)
+
+
+@pytest.mark.parametrize("patience", [0.05, LIMIT])
+@pytest.mark.parametrize("operation", ["put", "get"])
+def test_x5_a_comparison_that_takes_long_is_not_overtaken_for_ever(
+    interlock: Any, operation: str, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the longer patience it needs what waits for it; that gives up first, the first few times."""
+    q = interlock.PriorityQueue()
+    for number in range(5):
+        q.put_nowait(Overtaken(number))
+    monkeypatch.setattr(Overtaken, "patience", patience)
+    overtaken: list[int] = []
+    waits: list[int] = []
+    ended = threading.Event()
+
+    def overtake() -> None:
+        while not ended.is_set():
+            Overtaken.asks.wait(LIMIT)
+            Overtaken.asks.clear()
+            begun = time.monotonic()
+            q.put_nowait(Overtaken(99))
+            if time.monotonic() - begun > 0.5:
+                waits.append(1)
+                if len(waits) == 2:
+                    Overtaken.patience = 0.05
+            overtaken.append(1)
+            Overtaken.has_gone.set()
+
+    thread = threading.Thread(target=overtake)
+    thread.start()
+    try:
+        if operation == "put":
+            q.put_nowait(Overtaken(-1))
+        else:
+            assert q.get_nowait().number == 0
+    finally:
+        ended.set()
+        Overtaken.asks.set()
+        thread.join(LIMIT)
+    monkeypatch.undo()
+    assert len(overtaken) > 100 and (len(waits) >= 2 or patience < LIMIT)
+    order = [item.number for item in drain(q)]
+    assert order == sorted(order)
+    assert set(order) == {0, 1, 2, 3, 4, 99} ^ ({-1} if operation == "put" else {0})

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from interlock._pure import hub
+from interlock._pure.fairness import Fairness, impatient
 from interlock._pure.heap import Entry, Heap
 from interlock._pure.lock import lock, locked
 from interlock._pure.parker import NOTIFIED, Parker, notify_all
@@ -25,9 +26,6 @@ from interlock.errors import QueueShutDown
 
 # What an attempt returns for which there was no item, or no place.
 MISSED: Any = object()
-
-# How often an operation on a heap that others keep changing begins anew.
-PATIENCE = 10_000
 
 # Who waits, in order, each with the generation that it belongs to: a forked child has copies of
 # its parent's waiters (X12). Not a plain dictionary, in which what was removed from the front is
@@ -272,15 +270,16 @@ class LifoLedger(Ledger):
 class PriorityLedger(Ledger):
     """The account of a queue whose items are in a heap."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_fairness", "_heap")
 
     def __init__(self, maxsize: Any, capacity: int, key: Callable[[Any], Any] | None) -> None:
         super().__init__(maxsize, capacity, key)
         self._heap = Heap()
+        self._fairness = Fairness()
 
     def put(self, item: Any, key: Any, parker: Parker | None) -> Any:
         heap = self._heap
-        for _ in range(PATIENCE):
+        for _ in self._fairness.tries():
             if self.size >= self.limit:
                 if self._no_place(parker):
                     return MISSED
@@ -296,11 +295,11 @@ class PriorityLedger(Ledger):
                     self.unfinished += 1
                     heap.version = version + 1
                     return heap.entries.update(places)
-        raise _impatient()
+        raise impatient()
 
     def get(self, parker: Parker | None) -> Any:
         heap = self._heap
-        for _ in range(PATIENCE):
+        for _ in self._fairness.tries():
             if not self.size:
                 if self._no_item(parker):
                     return MISSED
@@ -319,7 +318,7 @@ class PriorityLedger(Ledger):
                     del heap.entries[self.size]
                     heap.entries.update(places)
                     return first[2]
-        raise _impatient()
+        raise impatient()
 
     def drop(self, ordered: bool) -> list[Any]:
         heap = self._heap
@@ -343,10 +342,6 @@ class PriorityLedger(Ledger):
     def snapshot(self) -> list[Any]:
         entries = self._heap.copy().entries
         return [entries[position][2] for position in range(len(entries))]
-
-
-def _impatient() -> RuntimeError:
-    return RuntimeError("the queue changes whenever its items are compared; a comparison must not change it")
 
 
 class HookedLedger(Ledger):
