@@ -412,8 +412,13 @@ impl Parker {
 
     fn __clear__(&self, py: Python<'_>) {
         let held = self.state.with(py, |state| {
+            // That it was notified holds nothing, and is to be passed on when its coroutine goes.
+            let outcome = match &state.outcome {
+                None | Some(Outcome::Notified | Outcome::Expired) => None,
+                Some(_) => state.outcome.take(),
+            };
             (
-                state.outcome.take(),
+                outcome,
                 std::mem::replace(&mut state.waker, Waker::Nobody),
                 state.wakeup.take(),
                 state.context.take(),

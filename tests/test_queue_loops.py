@@ -141,6 +141,42 @@ def test_x4_one_that_was_woken_as_its_loop_closed_passes_it_on(interlock: Any, k
     assert_nobody_waits(q)
 
 
+@pytest.mark.parametrize("name", ["get", "put"])
+def test_x4_one_that_was_woken_and_is_garbage_passes_it_on(interlock: Any, name: str) -> None:
+    """Whichever of its parts the collector clears first."""
+
+    def call() -> Any:
+        return q.get() if name == "get" else q.put(1)
+
+    async def begin() -> None:
+        # The second wait goes on with what is left of the first one, which is older than its task
+        # and so is cleared before it.
+        asyncio.get_running_loop().call_soon(OPERATIONS[name].serve, q)
+        await call()
+        tasks.append(asyncio.ensure_future(call()))
+        await ticks(2)
+
+    q = prepared(interlock, name)
+    tasks: list[Any] = []
+    loop, staying = asyncio.new_event_loop(), asyncio.new_event_loop()
+    with nothing_unraisable():
+        loop.run_until_complete(begin())
+        task = staying.create_task(call())
+        staying.run_until_complete(ticks(2))
+        assert waiters(q) == 2
+        loop.call_soon(OPERATIONS[name].serve, q)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.close()
+        assert waiters(q) == 1
+        tasks.pop()._log_destroy_pending = False
+        del loop
+        gc.collect()
+        assert_nobody_waits(q)
+        staying.run_until_complete(asyncio.wait_for(task, LIMIT))
+        staying.close()
+
+
 @loop_kinds
 @pytest.mark.parametrize("name", ["get", "put"])
 def test_s30_loops_closed_in_mid_wait_against_a_thread(interlock: Any, kind: str, name: str) -> None:
