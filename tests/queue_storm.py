@@ -358,10 +358,13 @@ def race(rounds: int, prepare: Callable[[], S], *contenders: Callable[[S], Any],
     """
     subjects: list[S] = []
     outcomes: list[Any] = [None] * len(contenders)
+    checked = 0
 
     def between() -> None:
+        nonlocal checked
         if subjects:
             check(subjects.pop(), *outcomes)
+            checked += 1
         subjects.append(prepare())
 
     barrier = threading.Barrier(len(contenders), between)
@@ -376,8 +379,9 @@ def race(rounds: int, prepare: Callable[[], S], *contenders: Callable[[S], Any],
                     outcomes[number] = error
             barrier.wait(LIMIT)
         except threading.BrokenBarrierError:
-            # The thread that ran into it has what is wrong.
+            # The thread that ran into it has what is wrong. Or one was not woken until its time was up.
             pass
 
     with nothing_unraisable():
         together(*[functools.partial(contend, number) for number in range(len(contenders))])
+    assert checked == rounds, "somebody was not woken"

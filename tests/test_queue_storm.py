@@ -8,7 +8,6 @@ import gc
 import itertools
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -328,8 +327,18 @@ def cancelling(call: Callable[[Any], Coroutine[Any, Any, Any]], meet: Callable[[
     return lambda q: asyncio.run(main(q))
 
 
-def after(meet: Callable[[], object], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda q: (meet(), function(q))[1]
+def after(
+    meet: Callable[[], object], function: Callable[[Any], Any], ended: threading.Event | None = None
+) -> Callable[[Any], Any]:
+    def begin(q: Any) -> Any:
+        meet()
+        try:
+            return function(q)
+        finally:
+            if ended is not None:
+                ended.set()
+
+    return begin
 
 
 @every_queue
@@ -374,21 +383,23 @@ def test_x7_cancellation_against_shutdown(interlock: Any, kind: str, how: str) -
     race(ROUNDS, prepare, *contenders, check=check)
 
 
-def closing(call: Callable[[Any], Coroutine[Any, Any, Any]], meet: Callable[[], object]) -> Callable[[Any], Any]:
-    """Waits in a task, and closes its loop as soon as the others are there."""
+def closing(
+    call: Callable[[Any], Coroutine[Any, Any, Any]], meet: Callable[[], object], ended: threading.Event
+) -> Callable[[Any], Any]:
+    """Waits in a task, and closes its loop as soon as the others are there; `ended`: who came after it is done."""
 
     def close(q: Any) -> None:
         loop = asyncio.new_event_loop()
         task = loop.create_task(call(q))
         loop.run_until_complete(ticks(2))
+        ended.clear()
         meet()
         loop.close()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         # It was first in line. If it was woken before the loop was closed, it passes that on when it
         # is gone. While another thread collects garbage, `collect` does nothing.
-        there = weakref.ref(task)
         del task, loop
-        while gc.collect() >= 0 and there() is not None:
+        while gc.collect() >= 0 and not ended.is_set():
             time.sleep(0.001)
 
     return close
@@ -403,7 +414,12 @@ def test_x4_closing_the_loop_against_put(interlock: Any, kind: str) -> None:
         assert (closed, staying, put) == (None, 1, None)
         assert_account(q, size=0, getters=0)
 
-    contenders = [closing(lambda q: q.get(), meet), after(meet, get_in_task), after(meet, lambda q: q.put_nowait(1))]
+    ended = threading.Event()
+    contenders = [
+        closing(lambda q: q.get(), meet, ended),
+        after(meet, get_in_task, ended),
+        after(meet, lambda q: q.put_nowait(1)),
+    ]
     race(ROUNDS // 4, filled(interlock, kind, 0), *contenders, check=check)
 
 
@@ -416,7 +432,12 @@ def test_x4_closing_the_loop_against_get(interlock: Any, kind: str) -> None:
         assert (closed, staying, got, drain(q)) == (None, None, 0, [2])
         assert_account(q, size=0, putters=0)
 
-    contenders = [closing(lambda q: q.put(1), meet), after(meet, put_in_task), after(meet, lambda q: q.get_nowait())]
+    ended = threading.Event()
+    contenders = [
+        closing(lambda q: q.put(1), meet, ended),
+        after(meet, put_in_task, ended),
+        after(meet, lambda q: q.get_nowait()),
+    ]
     race(ROUNDS // 4, filled(interlock, kind, 1, 1), *contenders, check=check)
 
 

@@ -32,8 +32,6 @@ from queues import (
     when_waiting,
 )
 
-pytestmark = pytest.mark.timeout(60)
-
 # What a blocking call raises when its time is up.
 EXPIRED: dict[str, type[Exception]] = {"get": queue.Empty, "put": queue.Full, "join": asyncio.TimeoutError}
 RESULTS = {"get": 1, "put": None, "join": None}

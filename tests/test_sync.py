@@ -17,8 +17,6 @@ import pytest
 from conftest import Run
 from helpers import LIMIT, assert_idle, in_threads, signalled, switching_often, ticks, when
 
-pytestmark = pytest.mark.timeout(60)
-
 # Every blocking wait, on a watcher whose value is None and becomes 1.
 SYNC: dict[str, Callable[..., Any]] = {
     "wait_for": lambda view, **options: view.wait_for(1, **options),
