@@ -1,4 +1,4 @@
-"""Results as tables: text for a terminal, Markdown for `README.md`, JSON for everything else."""
+"""Results as tables: text for a terminal, Markdown for `results/`, JSON for everything else."""
 
 from __future__ import annotations
 
@@ -144,18 +144,18 @@ def text(
 def markdown(
     machine: Mapping[str, str], results: Sequence[Result], verdicts: Sequence[Verdict], missing: Mapping[str, str]
 ) -> str:
-    """The report for `README.md`, below a heading of the second level."""
+    """The report for a page in `results/`, below its title."""
     parts = ["\n".join(f"- {what}: {f'`{value}`' if what == 'Command' else value}" for what, value in machine.items())]
     if missing:
         parts.append("\n".join(f"- Left out: {label(name)} ({why})" for name, why in missing.items()))
     parts.append(EXPLANATION)
     for result in results:
-        parts += [f"#### {heading(result)}", _markdown_table(rows(result))]
+        parts += [f"## {heading(result)}", _markdown_table(rows(result))]
         told = remarks(result)
         if told:
             parts.append("\n".join(f"- {remark}" for remark in told))
     if verdicts:
-        parts += ["#### Bars", _markdown_table(verdict_rows(verdicts))]
+        parts += ["## Bars", _markdown_table(verdict_rows(verdicts))]
     parts.append(_summary(verdicts))
     return "\n\n".join(parts)
 

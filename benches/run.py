@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="IMPLEMENTATION",
         help=f"measure this implementation; may be given several times: {', '.join(names)}",
     )
-    parser.add_argument("--markdown", action="store_true", help="print Markdown, as in benches/README.md")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, as in benches/results/")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything, samples included, to FILE")
     return parser
 
