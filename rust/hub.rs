@@ -2,6 +2,7 @@
 //! them (X3).
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyAttributeError, PyRecursionError, PyRuntimeError, PyTypeError};
@@ -23,13 +24,12 @@ use crate::timers::{Deadline, Timers};
 use crate::watcher::Interrupt;
 
 /// What came of a push.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Scheduled,
     /// A handle had been scheduled before, by which time the loop was open.
     OnTop,
-    /// The loop is closed or gone.
-    ToNobody,
+    /// The loop is closed or gone; these were ready there, and are so no more.
+    ToNobody(VecDeque<Py<Parker>>),
 }
 
 /// The parkers that are ready in one loop.
@@ -52,6 +52,77 @@ pub(crate) struct Hub {
     stop: Stop,
     /// The loop, held while a round is under way.
     running: Lock<Option<Py<PyAny>>>,
+    /// To be used again.
+    ticket: Lock<Option<Py<Ticket>>>,
+}
+
+/// What the loop is given to call, once: the next round.
+///
+/// A loop that is closed drops what it was to call. So if this goes without having been
+/// called, those who are ready there will never have their turn.
+#[pyclass(frozen, module = "interlock._core")]
+struct Ticket {
+    hub: Lock<Option<Py<Hub>>>,
+}
+
+#[pymethods]
+impl Ticket {
+    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let Some(hub) = slf.get().take(py) else {
+            return Ok(());
+        };
+        hub.get().keep(slf);
+        Hub::run(hub.bind(py))
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(cannot_pickle("Ticket"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.hub.peek(|hub| visit.call(&*hub)).unwrap_or(Ok(()))
+    }
+}
+
+impl Ticket {
+    fn take(&self, py: Python<'_>) -> Option<Py<Hub>> {
+        self.hub.with(py, Option::take)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // Attached already: Python objects are deallocated by attached threads.
+        Python::attach(|py| {
+            let Some(hub) = self.take(py) else {
+                return;
+            };
+            // Whatever is being raised meanwhile is kept.
+            let raised = PyErr::take(py);
+            if let Some(abandoned) = Hub::abandon_if_closed(hub.bind(py)) {
+                give_up(py, abandoned, None);
+            }
+            if let Some(raised) = raised {
+                raised.restore(py);
+            }
+        });
+    }
+}
+
+/// These were ready, and will never have their turn: what they were notified of is for others.
+/// `but` is the caller's business.
+pub(crate) fn give_up(
+    py: Python<'_>,
+    parkers: impl IntoIterator<Item = Py<Parker>>,
+    but: Option<&Py<Parker>>,
+) {
+    for parker in parkers {
+        if !but.is_some_and(|but| but.is(&parker)) {
+            parker.get().give_up(py);
+        }
+    }
 }
 
 thread_local! {
@@ -128,6 +199,7 @@ impl Hub {
             timer: Lock::new(None),
             stop: Stop::new(),
             running: Lock::new(None),
+            ticket: Lock::new(None),
         })
     }
 
@@ -155,7 +227,7 @@ impl Hub {
     ) -> PyResult<Pushed> {
         let (py, hub) = (slf.py(), slf.get());
         if hub.generation != generation() {
-            return Ok(Pushed::ToNobody);
+            return Ok(Pushed::ToNobody(VecDeque::new()));
         }
         if !hub.ready.with(py, |ready| ready.push(parkers)) {
             return Ok(Pushed::OnTop);
@@ -164,8 +236,8 @@ impl Hub {
             return Ok(Pushed::Scheduled);
         };
         // The loop is asked only now that the call has failed.
-        if Self::abandon_if_closed(slf) {
-            return Ok(Pushed::ToNobody);
+        if let Some(abandoned) = Self::abandon_if_closed(slf) {
+            return Ok(Pushed::ToNobody(abandoned));
         }
         // An interrupt, say, that came in the middle: whether the handle got there is
         // unknown, and one too many does no harm. Nobody is forgotten: if there is none, the
@@ -185,31 +257,39 @@ impl Hub {
         Ok(Pushed::Scheduled)
     }
 
-    /// Give up whoever is ready on a loop that is closed or gone; true if it is.
-    pub(crate) fn abandon_if_closed(slf: &Bound<'_, Self>) -> bool {
+    /// As `push`, for those whose outcome is nobody else's.
+    pub(crate) fn push_all(
+        slf: &Bound<'_, Self>,
+        parkers: impl IntoIterator<Item = Py<Parker>>,
+    ) -> PyResult<()> {
+        if let Pushed::ToNobody(abandoned) = Self::push(slf, parkers)? {
+            give_up(slf.py(), abandoned, None);
+        }
+        Ok(())
+    }
+
+    /// Whoever is ready on a loop that is closed or gone, and now is so no more.
+    pub(crate) fn abandon_if_closed(slf: &Bound<'_, Self>) -> Option<VecDeque<Py<Parker>>> {
         let (py, hub) = (slf.py(), slf.get());
         let closed = match hub.event_loop(py) {
-            Ok(Some(event_loop)) => call_method(&event_loop, intern!(py, "is_closed"), [], None)
-                .is_ok_and(|closed| truth(&closed).unwrap_or(false)),
+            Ok(Some(event_loop)) => is_closed(&event_loop),
             Ok(None) => true,
             Err(_) => false,
         };
-        if closed {
-            drop(hub.ready.with(py, ReadyList::abandon));
-        }
-        closed
+        closed.then(|| hub.ready.with(py, ReadyList::abandon))
     }
 
     fn schedule(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let Some(event_loop) = slf.get().event_loop(py)? else {
+        let (py, hub) = (slf.py(), slf.get());
+        let Some(event_loop) = hub.event_loop(py)? else {
             return Err(PyRuntimeError::new_err("the event loop is gone"));
         };
         // A task of the loop is running here, so the loop looks at its ready list before it
         // sleeps. Without one this may be a signal handler that has interrupted the loop's
         // sleep: only the thread-safe call ends that.
         let in_round = current_hub(py).is_some_and(|current| current.is(slf));
-        let name = if in_round || in_task_of(&event_loop)? {
+        let here = in_round || in_task_of(&event_loop)?;
+        let name = if here {
             intern!(py, "call_soon")
         } else {
             intern!(py, "call_soon_threadsafe")
@@ -218,10 +298,50 @@ impl Hub {
         let context = if in_round {
             new_context(py)?
         } else {
-            slf.get().context.bind(py).clone()
+            hub.context.bind(py).clone()
         };
         let keyword = imports(py).context_keyword.bind(py);
-        call_method(&event_loop, name, [slf.as_any(), &context], Some(keyword)).map(drop)
+        let ticket = hub.issue(slf)?;
+        let called = call_method(
+            &event_loop,
+            name,
+            [ticket.as_any(), &context],
+            Some(keyword),
+        );
+        let scheduled = match called {
+            // It may have been closed in the middle of the call, and then it has the handle all
+            // the same.
+            Ok(_) if !here && is_closed(&event_loop) => {
+                Err(PyRuntimeError::new_err("the event loop is closed"))
+            }
+            called => called.map(drop),
+        };
+        if scheduled.is_err() {
+            drop(ticket.get().take(py));
+        }
+        scheduled
+    }
+
+    fn issue<'py>(&self, slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Ticket>> {
+        let py = slf.py();
+        let hub = slf.clone().unbind();
+        match self.ticket.with(py, Option::take) {
+            Some(ticket) => {
+                drop(ticket.get().hub.with(py, |slot| slot.replace(hub)));
+                Ok(ticket.into_bound(py))
+            }
+            None => Bound::new(
+                py,
+                Ticket {
+                    hub: Lock::new(Some(hub)),
+                },
+            ),
+        }
+    }
+
+    fn keep(&self, ticket: &Bound<'_, Ticket>) {
+        let kept = ticket.clone().unbind();
+        drop(self.ticket.with(ticket.py(), |slot| slot.replace(kept)));
     }
 
     /// Let the wait expire at a time of the loop's clock.
@@ -306,29 +426,6 @@ fn done_future(py: Python<'_>) -> PyResult<Py<PyAny>> {
 
 #[pymethods]
 impl Hub {
-    /// Wake everybody who was ready when the round began.
-    ///
-    /// No task is running inside a handle, so stepping tasks from here is what the loop
-    /// itself does.
-    fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, hub) = (slf.py(), slf.get());
-        let Some(event_loop) = hub.event_loop(py)? else {
-            return Ok(());
-        };
-        let outer_loop = hub
-            .running
-            .with(py, |running| running.replace(event_loop.clone().unbind()));
-        let outer = CURRENT.replace(Some(slf.clone().unbind()));
-        let outcome = Self::round(slf, &event_loop);
-        hub.stop.forget(py);
-        drop(CURRENT.replace(outer));
-        drop(
-            hub.running
-                .with(py, |running| std::mem::replace(running, outer_loop)),
-        );
-        outcome
-    }
-
     /// Called by the loop's timer.
     fn expire(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, hub) = (slf.py(), slf.get());
@@ -400,6 +497,11 @@ fn with_room<R>(py: Python<'_>, body: impl FnOnce() -> PyResult<R>) -> PyResult<
     result
 }
 
+fn is_closed(event_loop: &Bound<'_, PyAny>) -> bool {
+    call_method(event_loop, intern!(event_loop.py(), "is_closed"), [], None)
+        .is_ok_and(|closed| truth(&closed).unwrap_or(false))
+}
+
 /// The time by the loop's clock.
 pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
     let name = intern!(event_loop.py(), "time");
@@ -407,13 +509,36 @@ pub(crate) fn now(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 impl Hub {
+    /// Wake everybody who was ready when the round began.
+    ///
+    /// No task is running inside a handle, so stepping tasks from here is what the loop
+    /// itself does.
+    fn run(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, hub) = (slf.py(), slf.get());
+        let Some(event_loop) = hub.event_loop(py)? else {
+            return Ok(());
+        };
+        let outer_loop = hub
+            .running
+            .with(py, |running| running.replace(event_loop.clone().unbind()));
+        let outer = CURRENT.replace(Some(slf.clone().unbind()));
+        let outcome = Self::round(slf, &event_loop);
+        hub.stop.forget(py);
+        drop(CURRENT.replace(outer));
+        drop(
+            hub.running
+                .with(py, |running| std::mem::replace(running, outer_loop)),
+        );
+        outcome
+    }
+
     fn round(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, hub) = (slf.py(), slf.get());
         let count = hub.ready.with(py, ReadyList::begin_round);
         // A loop that may be run again inside one of its own tasks must find a handle then,
         // for those whose turn has not come.
         if count > 1 && event_loop.hasattr(intern!(py, "_nest_patched"))? {
-            Self::push(slf, [])?;
+            Self::push_all(slf, [])?;
         }
         for done in 1..=count {
             let Some(parker) = hub.ready.with(py, ReadyList::pop) else {
@@ -428,7 +553,7 @@ impl Hub {
             if let Err(interrupt) = woken {
                 // The rest is still to be woken, should the loop run again.
                 if done < count {
-                    Self::push(slf, [])?;
+                    Self::push_all(slf, [])?;
                 }
                 return Err(interrupt);
             }
@@ -477,7 +602,7 @@ impl Wakes {
 
     pub(crate) fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.hub.take() {
-            Some(hub) => Hub::push(hub.bind(py), self.parkers.drain(..)).map(drop),
+            Some(hub) => Hub::push_all(hub.bind(py), self.parkers.drain(..)),
             None => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The Rust core of interlock.
 //!
-//! From the ground up; each part knows only those above it:
+//! From the ground up; each part knows only those above it. (But a hub and its parkers know
+//! each other, and a parker knows its queue, to give back what it was notified of in vain.)
 //!
 //! - `history`, `registry`, `ready`, `timers`, `heap`, `ledger`: plain data, generic, without
 //!   Python;

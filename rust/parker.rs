@@ -13,9 +13,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::call::{call_method, truth};
-use crate::hub::{Hub, Pushed, Wakes};
+use crate::hub::{Hub, Pushed, Wakes, give_up};
+use crate::ledger::Side;
 use crate::lock::Lock;
-use crate::python::{cannot_pickle, generation, imports};
+use crate::python::{cannot_pickle, generation, imports, raise_later};
+use crate::queue::Queue;
 
 /// What became of a wait.
 pub(crate) enum Outcome {
@@ -46,6 +48,8 @@ struct Parked {
     context: Option<Py<PyAny>>,
     /// On a hub's ready list, from which only the hub can take it.
     queued: bool,
+    /// Until there is an outcome that somebody looks at: what it waits on in line with others.
+    line: Option<(Py<Queue>, Side)>,
 }
 
 /// One wait, as its task sees it.
@@ -78,6 +82,7 @@ impl Parker {
                 wakeup: None,
                 context: None,
                 queued: false,
+                line: None,
             }),
         }
     }
@@ -149,11 +154,14 @@ impl Parker {
             Some(Wake::Nobody) => Ok(true),
             Some(Wake::Hub(hub)) => {
                 let hub = hub.bind(py);
-                Ok(match Hub::push(hub, [slf.clone_ref(py)])? {
-                    Pushed::Scheduled => true,
-                    Pushed::OnTop => !Hub::abandon_if_closed(hub),
-                    Pushed::ToNobody => false,
-                })
+                let abandoned = match Hub::push(hub, [slf.clone_ref(py)])? {
+                    Pushed::Scheduled => None,
+                    Pushed::OnTop => Hub::abandon_if_closed(hub),
+                    Pushed::ToNobody(abandoned) => Some(abandoned),
+                };
+                let closed = abandoned.is_some();
+                give_up(py, abandoned.into_iter().flatten(), Some(slf));
+                Ok(!closed)
             }
             // A forked child has no copy of its parent's threads (X12).
             Some(Wake::Gate(_, blocked_in)) if blocked_in != generation() => Ok(false),
@@ -161,16 +169,51 @@ impl Parker {
         }
     }
 
+    /// Its line, which it is in from now on.
+    pub(crate) fn stand_in_line(&self, py: Python<'_>, queue: &Py<Queue>, side: Side) {
+        let line = (queue.clone_ref(py), side);
+        drop(self.state.with(py, |state| state.line.replace(line)));
+    }
+
+    pub(crate) fn leave_line(&self, py: Python<'_>) {
+        drop(self.state.with(py, |state| state.line.take()));
+    }
+
     /// The wait is given up; true if it had been notified, which is to be passed on.
     pub(crate) fn withdraw(&self, py: Python<'_>) -> bool {
-        let old = self
-            .state
-            .with(py, |state| state.outcome.replace(Outcome::Cancelled(None)));
+        let (old, line) = self.state.with(py, |state| {
+            let old = state.outcome.replace(Outcome::Cancelled(None));
+            (old, state.line.take())
+        });
+        drop(line);
         matches!(old, Some(Outcome::Notified))
     }
 
+    /// Its loop is closed: if it was notified, another may have what that was about.
+    pub(crate) fn give_up(&self, py: Python<'_>) {
+        let line = self.state.with(py, |state| {
+            if !matches!(state.outcome, Some(Outcome::Notified)) {
+                return None;
+            }
+            let line = state.line.take()?;
+            state.outcome = Some(Outcome::Cancelled(None));
+            Some(line)
+        });
+        if let Some((queue, side)) = line
+            && let Err(interrupt) = Queue::pass_on(queue.bind(py), side)
+        {
+            raise_later(py, interrupt);
+        }
+    }
+
     pub(crate) fn take_outcome(&self, py: Python<'_>) -> Option<Outcome> {
-        self.state.with(py, |state| state.outcome.take())
+        let (outcome, line) = self.state.with(py, |state| {
+            let outcome = state.outcome.take();
+            let line = outcome.as_ref().and_then(|_| state.line.take());
+            (outcome, line)
+        });
+        drop(line);
+        outcome
     }
 
     /// Name the hub to wake; false if there is an outcome already.
@@ -211,7 +254,9 @@ impl Parker {
             // wake who waited before.
             let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
             let outcome = state.outcome.take();
-            Some((outcome, waker, state.wakeup.take(), state.context.take()))
+            let line = state.line.take();
+            let called = (state.wakeup.take(), state.context.take());
+            Some((outcome, waker, line, called))
         });
         old.is_some()
     }
@@ -242,11 +287,11 @@ impl Parker {
             }
         }
         // The gate goes with the outcome: whoever settles it again, too late, must not open it.
-        let (outcome, waker) = parker.state.with(py, |state| {
+        let (outcome, waker, line) = parker.state.with(py, |state| {
             let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
-            (state.outcome.take(), waker)
+            (state.outcome.take(), waker, state.line.take())
         });
-        drop(waker);
+        drop((waker, line));
         Ok(outcome.expect("settled, and read by nobody else"))
     }
 
@@ -346,7 +391,7 @@ impl Parker {
         let first = Self::settle_now(slf, Outcome::Cancelled(msg))?;
         if !first && let Some(hub) = slf.get().queued_on(slf.py()) {
             // Should the hub's handle have been postponed, this is the time for it.
-            Hub::push(hub.bind(slf.py()), [])?;
+            Hub::push_all(hub.bind(slf.py()), [])?;
         }
         Ok(first)
     }
@@ -404,6 +449,9 @@ impl Parker {
                     Waker::Gate(gate, _) => visit.call(gate)?,
                     Waker::Nobody => {}
                 }
+                if let Some((queue, _)) = &state.line {
+                    visit.call(queue)?;
+                }
                 visit.call(&state.wakeup)?;
                 visit.call(&state.context)
             })
@@ -420,6 +468,7 @@ impl Parker {
             (
                 outcome,
                 std::mem::replace(&mut state.waker, Waker::Nobody),
+                state.line.take(),
                 state.wakeup.take(),
                 state.context.take(),
             )

@@ -122,8 +122,14 @@ impl Request {
 
     /// Let the parker be notified; false if there is something to look at already.
     pub(crate) fn register(&mut self, py: Python<'_>, parker: &Py<Parker>) -> PyResult<bool> {
-        let queue = self.queue.bind(py);
-        self.token = Queue::register(queue, self.want.side(), parker.clone_ref(py))?;
+        let (queue, side) = (self.queue.bind(py), self.want.side());
+        // Before it is registered, for from then on it may be notified.
+        parker.get().stand_in_line(py, &self.queue, side);
+        let registered = Queue::register(queue, side, parker.clone_ref(py));
+        if !matches!(registered, Ok(Some(_))) {
+            parker.get().leave_line(py);
+        }
+        self.token = registered?;
         Ok(self.token.is_some())
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
-from helpers import LIMIT, ticks
+from helpers import LIMIT, in_threads, ticks
 from queues import (
     BLOCKING,
     OPERATIONS,
@@ -114,30 +114,42 @@ def test_x4_when_there_is_nobody_else_it_is_there_for_who_comes(interlock: Any, 
 
 
 @loop_kinds
+@pytest.mark.parametrize("queue", ["fifo", "hooked"])
 @pytest.mark.parametrize("name", ["get", "put"])
-def test_x4_one_that_was_woken_as_its_loop_closed_passes_it_on(interlock: Any, kind: str, name: str) -> None:
-    """At the latest when its task is gone; the next one waits on another loop."""
-    q = prepared(interlock, name)
+@pytest.mark.parametrize("who", ["task", "thread"])
+@pytest.mark.parametrize("by", ["the loop", "a thread"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_x4_one_that_was_woken_as_its_loop_closed_passes_it_on(
+    interlock: Any, kind: str, queue: str, name: str, who: str, by: str, count: int
+) -> None:
+    """At once, though its task is kept; the next one waits on the same loop, or on another, or in a thread."""
+    q = prepared(interlock, name, queue)
+    loop = new_loop(kind)
+    tasks = [loop.create_task(OPERATIONS[name].call(q, None)) for _ in range(count)]
+    loop.run_until_complete(ticks(2))
 
-    def leave(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
-        loop.call_soon(OPERATIONS[name].serve, q)
-        loop.call_soon(loop.stop)
-        loop.run_forever()
+    def close() -> None:
+        if by == "the loop":
+            loop.call_soon(OPERATIONS[name].serve, q)
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        else:
+            in_threads(lambda: OPERATIONS[name].serve(q))
         loop.close()
-        if task.done():
-            # There was time enough.
-            OPERATIONS[name].serve(q)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        for task in tasks:
+            if task.done():
+                # There was time enough.
+                OPERATIONS[name].serve(q)
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
-    loops = [new_loop(kind), new_loop(kind)]
-    tasks = [loop.create_task(OPERATIONS[name].call(q, None)) for loop in loops]
+    async def main() -> None:
+        waiting = start(name, q) if who == "task" else in_daemon(BLOCKING[name], q, None)
+        await until_waiting(q, count + 1)
+        await asyncio.to_thread(close)
+        assert await waiting == (1 if name == "get" else None)
+
     with nothing_unraisable():
-        for number in range(2):
-            loops[number].run_until_complete(ticks(2))
-        leave(loops.pop(0), tasks.pop(0))
-        gc.collect()
-        loops[0].run_until_complete(asyncio.wait_for(tasks[0], LIMIT))
-        loops[0].close()
+        run_on(kind, main())
     assert_nobody_waits(q)
 
 
@@ -145,36 +157,25 @@ def test_x4_one_that_was_woken_as_its_loop_closed_passes_it_on(interlock: Any, k
 def test_x4_one_that_was_woken_and_is_garbage_passes_it_on(interlock: Any, name: str) -> None:
     """Whichever of its parts the collector clears first."""
 
-    def call() -> Any:
-        return q.get() if name == "get" else q.put(1)
-
-    async def begin() -> None:
-        # The second wait goes on with what is left of the first one, which is older than its task
-        # and so is cleared before it.
-        asyncio.get_running_loop().call_soon(OPERATIONS[name].serve, q)
-        await call()
-        tasks.append(asyncio.ensure_future(call()))
-        await ticks(2)
-
-    q = prepared(interlock, name)
-    tasks: list[Any] = []
-    loop, staying = asyncio.new_event_loop(), asyncio.new_event_loop()
-    with nothing_unraisable():
-        loop.run_until_complete(begin())
-        task = staying.create_task(call())
-        staying.run_until_complete(ticks(2))
-        assert waiters(q) == 2
-        loop.call_soon(OPERATIONS[name].serve, q)
-        loop.call_soon(loop.stop)
-        loop.run_forever()
-        loop.close()
+    async def main() -> None:
+        q = prepared(interlock, name)
+        wait = OPERATIONS[name].call(q, None)
+        wait.send(None)
+        # Younger than what the coroutine has made for its wait, and so cleared after it.
+        cycle = [wait]
+        cycle.append(cycle)
+        staying = start(name, q)
+        await until_waiting(q, 2)
+        OPERATIONS[name].serve(q)
+        await ticks(3)
         assert waiters(q) == 1
-        tasks.pop()._log_destroy_pending = False
-        del loop
+        del cycle, wait
         gc.collect()
         assert_nobody_waits(q)
-        staying.run_until_complete(asyncio.wait_for(task, LIMIT))
-        staying.close()
+        await staying
+
+    with nothing_unraisable():
+        run_on("plain", main())
 
 
 @loop_kinds

@@ -9,7 +9,7 @@ import threading
 import weakref
 from asyncio.events import _get_running_loop
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,28 @@ class _NoLoop:
         return False
 
 
+class _Ticket:
+    """What the loop is given to call, once: the next round.
+
+    A loop that is closed drops what it was to call. So if this goes without having been
+    called, those who are ready there will never have their turn.
+    """
+
+    __slots__ = ("hub",)
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub: Hub | None = hub
+
+    def __call__(self) -> None:
+        hub, self.hub = self.hub, None
+        if hub is not None:
+            hub.run()
+
+    def __del__(self) -> None:
+        if self.hub is not None:
+            self.hub.abandon_if_closed(())
+
+
 class Hub:
     """The parkers that are ready in one loop.
 
@@ -87,27 +109,39 @@ class Hub:
         self._context = Context()
         self.generation = generation
 
-    def push(self, parkers: Iterable[Parker]) -> bool:
+    def push(self, parkers: Sequence[Parker]) -> bool:
         """Wake these, from any thread, in the loop's next round; return false if there will be none."""
         if self.generation != generation:
             return False
         self._ready.extend(parkers)
         if self._idle.acquire(blocking=False):
-            return self._schedule()
+            return self._schedule(parkers)
         # A handle is scheduled, unless the loop was closed before it ran.
-        loop = self.loop()
-        return loop is not None and not loop.is_closed()
+        return not self.abandon_if_closed(parkers)
 
-    def _schedule(self) -> bool:
+    def abandon_if_closed(self, but: Sequence[Parker]) -> bool:
+        """Give up whoever is ready on a loop that is closed or gone, which is returned; `but` are the caller's."""
+        loop = self.loop()
+        if loop is not None and not loop.is_closed():
+            return False
+        self._let_go()
+        excepted = set(but)
+        while self._ready:
+            try:
+                parker = self._ready.popleft()
+            except IndexError:
+                break  # another thread does the same
+            if parker not in excepted:
+                parker.give_up()
+        return True
+
+    def _schedule(self, parkers: Sequence[Parker]) -> bool:
         try:
             self._call_soon()
             return True
         except BaseException as error:
             # The loop is asked only now that the call has failed (X4).
-            loop = self.loop()
-            if loop is None or loop.is_closed():
-                self._ready.clear()
-                self._let_go()
+            if self.abandon_if_closed(parkers):
                 return False
             # An interrupt, say, that came in the middle: whether the handle got there is
             # unknown, and one too many does no harm. Nobody is forgotten: if there is none,
@@ -118,8 +152,10 @@ class Hub:
                 self._let_go()
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
-            details = {"message": "interlock had trouble to wake its tasks", "exception": error}
-            loop.call_exception_handler(details)
+            loop = self.loop()
+            if loop is not None:
+                details = {"message": "interlock had trouble to wake its tasks", "exception": error}
+                loop.call_exception_handler(details)
             return True
 
     def _call_soon_at_last(self, error: BaseException) -> None:
@@ -138,16 +174,25 @@ class Hub:
         loop = self.loop()
         if loop is None:
             raise RuntimeError("the loop is gone")
+        ticket = _Ticket(self)
         # A task of the loop is running here, so the loop looks at its ready list before it
         # sleeps. Without one this may be a signal handler that has interrupted the loop's
         # sleep: only the thread-safe call ends that.
-        if _current.hub is self:
-            # The hub's own context is entered, and this handle may run within the round.
-            loop.call_soon(self._run, context=Context())
-        elif _get_running_loop() is loop and asyncio.current_task(loop) is not None:
-            loop.call_soon(self._run, context=self._context)
-        else:
-            loop.call_soon_threadsafe(self._run, context=self._context)
+        try:
+            if _current.hub is self:
+                # The hub's own context is entered, and this handle may run within the round.
+                loop.call_soon(ticket, context=Context())
+            elif _get_running_loop() is loop and asyncio.current_task(loop) is not None:
+                loop.call_soon(ticket, context=self._context)
+            else:
+                loop.call_soon_threadsafe(ticket, context=self._context)
+                # It may have been closed in the middle of the call, and then it has the handle
+                # all the same.
+                if loop.is_closed():
+                    raise RuntimeError("the loop is closed")
+        except BaseException:
+            ticket.hub = None
+            raise
 
     def _let_go(self) -> None:
         try:
@@ -155,7 +200,7 @@ class Hub:
         except RuntimeError:
             pass  # no handle is scheduled
 
-    def _run(self) -> None:
+    def run(self) -> None:
         self._let_go()
         ready, done = self._ready, self._done
         outer, _current.hub = _current.hub, self

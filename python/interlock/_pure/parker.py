@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -33,7 +33,7 @@ class Gate:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def push(self, parkers: Iterable[Parker]) -> bool:
+    def push(self, parkers: Sequence[Parker]) -> bool:
         try:
             self._lock.release()
         except RuntimeError:
@@ -54,7 +54,7 @@ class Parker:
     order whether the waker or the outcome came first, and never waits for a lock.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_key", "_match", "_since", "_wakeup")
+    __slots__ = ("_asyncio_future_blocking", "_context", "_events", "_key", "_match", "_since", "_wakeup", "line")
 
     def __init__(self, key: int | None = None, match: Callable[[Any], object] | None = None) -> None:
         self._key = key
@@ -64,6 +64,9 @@ class Parker:
         self._asyncio_future_blocking = False
         self._wakeup: Callable[[Any], object] | None = None
         self._context: Context | None = None
+        # Where it waits in line with others: passes on what it was notified of. Taken out by
+        # who does so.
+        self.line: list[Callable[[], None]] = []
 
     def resolve(self, kind: str, payload: Any = None) -> bool:
         """Settle the wait, from any thread; return whether the waiter gets to see this outcome.
@@ -102,7 +105,20 @@ class Parker:
     def withdraw(self) -> bool:
         """End the wait from the waiter's side; return whether it had been notified, which then is for another."""
         self._events.append((CANCELLED, None))
-        return self.outcome[0] is NOTIFIED
+        return self.outcome[0] is NOTIFIED and self._leave_line() is not None
+
+    def give_up(self) -> None:
+        """Its loop is closed: if it was notified, another may have what that was about."""
+        if self.outcome[0] is NOTIFIED:
+            pass_on = self._leave_line()
+            if pass_on is not None:
+                pass_on()
+
+    def _leave_line(self) -> Callable[[], None] | None:
+        try:
+            return self.line.pop()
+        except IndexError:
+            return None
 
     def _matched(self, value: Any) -> None:
         """Settle it with the value; as an `Entry`, it has no interrupt to return."""

@@ -367,8 +367,10 @@ async def _persist(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout
     if timeout == 0:
         raise asyncio.TimeoutError
     deadline = None
+    give_back = partial(pass_on, queue)
     parker = Parker()
     try:
+        parker.line.append(give_back)
         while (result := attempt(parker)) is MISSED:
             if timeout is None:
                 # As `parker.wait`, without another coroutine.
@@ -390,10 +392,11 @@ async def _persist(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout
             if expired:
                 raise asyncio.TimeoutError
             parker = Parker()
+            parker.line.append(give_back)
         return result
     except BaseException:
         if queue._ledger.leave(parker):
-            pass_on(queue)
+            give_back()
         raise
 
 
@@ -405,8 +408,10 @@ def _block(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout: float 
         raise Expired
     _refuse_in_loop(instead)
     deadline = None if timeout is None else time.monotonic() + timeout
+    give_back = partial(pass_on, queue)
     parker = Parker()
     try:
+        parker.line.append(give_back)
         while (result := attempt(parker)) is MISSED:
             if deadline is not None:
                 timeout = max(0, deadline - time.monotonic())
@@ -418,10 +423,11 @@ def _block(queue: Queue[Any], attempt: Attempt, pass_on: PassOn, timeout: float 
             if expired:
                 raise Expired
             parker = Parker()
+            parker.line.append(give_back)
         return result
     except BaseException:
         if queue._ledger.leave(parker):
-            pass_on(queue)
+            give_back()
         raise
 
 
