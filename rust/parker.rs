@@ -48,7 +48,7 @@ struct Parked {
     context: Option<Py<PyAny>>,
     /// On a hub's ready list, from which only the hub can take it.
     queued: bool,
-    /// Until there is an outcome that somebody looks at: what it waits on in line with others.
+    /// While it is in line with others: what that leads to.
     line: Option<(Py<Queue>, Side)>,
 }
 
@@ -207,13 +207,7 @@ impl Parker {
     }
 
     pub(crate) fn take_outcome(&self, py: Python<'_>) -> Option<Outcome> {
-        let (outcome, line) = self.state.with(py, |state| {
-            let outcome = state.outcome.take();
-            let line = outcome.as_ref().and_then(|_| state.line.take());
-            (outcome, line)
-        });
-        drop(line);
-        outcome
+        self.state.with(py, |state| state.outcome.take())
     }
 
     /// Name the hub to wake; false if there is an outcome already.

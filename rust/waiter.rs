@@ -150,7 +150,12 @@ impl Wait {
         let (job, outcome, phase) = this.start_step(py)?;
         let mut request = None;
         let next = match (job, outcome) {
-            (Job::Request(begun), outcome) => this.pursue(py, request.insert(begun), outcome),
+            (Job::Request(begun), outcome) => {
+                if let Phase::Parked(parker) = &phase {
+                    parker.get().leave_line(py);
+                }
+                this.pursue(py, request.insert(begun), outcome)
+            }
             (Job::Wait(Some(parker)), None) => this.begin_wait(py, parker),
             (Job::Wait(None), None) => this.settled(py).map(Step::Return),
             (Job::Wait(_), Some(outcome)) => unwrap(py, outcome).map(Step::Return),

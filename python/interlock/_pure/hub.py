@@ -117,7 +117,8 @@ class Hub:
         if self._idle.acquire(blocking=False):
             return self._schedule(parkers)
         # A handle is scheduled, unless the loop was closed before it ran.
-        return not self.abandon_if_closed(parkers)
+        loop = self.loop()
+        return (loop is not None and not loop.is_closed()) or not self.abandon_if_closed(parkers)
 
     def abandon_if_closed(self, but: Sequence[Parker]) -> bool:
         """Give up whoever is ready on a loop that is closed or gone, which is returned; `but` are the caller's."""
@@ -140,35 +141,34 @@ class Hub:
             self._call_soon()
             return True
         except BaseException as error:
-            # The loop is asked only now that the call has failed (X4).
-            if self.abandon_if_closed(parkers):
-                return False
-            # An interrupt, say, that came in the middle: whether the handle got there is
-            # unknown, and one too many does no harm. Nobody is forgotten: if there is none,
-            # the next push schedules one.
+            if not isinstance(error, RecursionError):
+                return self._schedule_after(error, parkers)
+            # A put that is done must still wake whom it is for, however deep the stack is.
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + 200)
             try:
-                self._call_soon_at_last(error)
-            except BaseException:
-                self._let_go()
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
-            loop = self.loop()
-            if loop is not None:
-                details = {"message": "interlock had trouble to wake its tasks", "exception": error}
-                loop.call_exception_handler(details)
-            return True
+                return self._schedule_after(error, parkers)
+            finally:
+                sys.setrecursionlimit(limit)
 
-    def _call_soon_at_last(self, error: BaseException) -> None:
-        if not isinstance(error, RecursionError):
-            self._call_soon()
-            return
-        # A put that is done must still wake whom it is for, however deep the stack is.
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(limit + 200)
+    def _schedule_after(self, error: BaseException, parkers: Sequence[Parker]) -> bool:
+        # The loop is asked only now that the call has failed (X4).
+        if self.abandon_if_closed(parkers):
+            return False
+        # An interrupt, say, that came in the middle: whether the handle got there is
+        # unknown, and one too many does no harm. Nobody is forgotten: if there is none,
+        # the next push schedules one.
         try:
             self._call_soon()
-        finally:
-            sys.setrecursionlimit(limit)
+        except BaseException:
+            self._let_go()
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise error
+        loop = self.loop()
+        if loop is not None:
+            details = {"message": "interlock had trouble to wake its tasks", "exception": error}
+            loop.call_exception_handler(details)
+        return True
 
     def _call_soon(self) -> None:
         loop = self.loop()
