@@ -162,7 +162,7 @@ def test_x4_one_that_was_woken_and_is_garbage_passes_it_on(interlock: Any, name:
         wait = OPERATIONS[name].call(q, None)
         wait.send(None)
         # Younger than what the coroutine has made for its wait, and so cleared after it.
-        cycle = [wait]
+        cycle: list[Any] = [wait]
         cycle.append(cycle)
         staying = start(name, q)
         await until_waiting(q, 2)
