@@ -150,12 +150,7 @@ impl Wait {
         let (job, outcome, phase) = this.start_step(py)?;
         let mut request = None;
         let next = match (job, outcome) {
-            (Job::Request(begun), outcome) => {
-                if let Phase::Parked(parker) = &phase {
-                    parker.get().leave_line(py);
-                }
-                this.pursue(py, request.insert(begun), outcome)
-            }
+            (Job::Request(begun), outcome) => this.pursue(py, request.insert(begun), outcome),
             (Job::Wait(Some(parker)), None) => this.begin_wait(py, parker),
             (Job::Wait(None), None) => this.settled(py).map(Step::Return),
             (Job::Wait(_), Some(outcome)) => unwrap(py, outcome).map(Step::Return),
@@ -174,7 +169,12 @@ impl Wait {
                 this.read(py, &subscription, iterating, expired)
             }
         };
-        drop(phase);
+        // One that waits again may do so with the same parker, in line anew.
+        if let Phase::Parked(parker) = phase
+            && !matches!(next, Ok(Step::Yield(_)))
+        {
+            parker.get().leave_line(py);
+        }
         match &next {
             Ok(Step::Yield(parker)) => {
                 let parked = Phase::Parked(parker.clone_ref(py));

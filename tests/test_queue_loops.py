@@ -119,14 +119,20 @@ def test_x4_when_there_is_nobody_else_it_is_there_for_who_comes(interlock: Any, 
 @pytest.mark.parametrize("who", ["task", "thread"])
 @pytest.mark.parametrize("by", ["the loop", "a thread"])
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("before", ["fresh", "woken in vain"])
 def test_x4_one_that_was_woken_as_its_loop_closed_passes_it_on(
-    interlock: Any, kind: str, queue: str, name: str, who: str, by: str, count: int
+    interlock: Any, kind: str, queue: str, name: str, who: str, by: str, count: int, before: str
 ) -> None:
     """At once, though its task is kept; the next one waits on the same loop, or on another, or in a thread."""
     q = prepared(interlock, name, queue)
     loop = new_loop(kind)
     tasks = [loop.create_task(OPERATIONS[name].call(q, None)) for _ in range(count)]
     loop.run_until_complete(ticks(2))
+    if before == "woken in vain":
+        OPERATIONS[name].serve(q)
+        q.get_nowait() if name == "get" else q.put_nowait(0)
+        loop.run_until_complete(ticks(2))
+    assert waiters(q) == count
 
     def close() -> None:
         if by == "the loop":
