@@ -181,11 +181,9 @@ impl Parker {
 
     /// The wait is given up; true if it had been notified, which is to be passed on.
     pub(crate) fn withdraw(&self, py: Python<'_>) -> bool {
-        let (old, line) = self.state.with(py, |state| {
-            let old = state.outcome.replace(Outcome::Cancelled(None));
-            (old, state.line.take())
-        });
-        drop(line);
+        let old = self
+            .state
+            .with(py, |state| state.outcome.replace(Outcome::Cancelled(None)));
         matches!(old, Some(Outcome::Notified))
     }
 
@@ -248,9 +246,7 @@ impl Parker {
             // wake who waited before.
             let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
             let outcome = state.outcome.take();
-            let line = state.line.take();
-            let called = (state.wakeup.take(), state.context.take());
-            Some((outcome, waker, line, called))
+            Some((outcome, waker, state.wakeup.take(), state.context.take()))
         });
         old.is_some()
     }
@@ -281,11 +277,11 @@ impl Parker {
             }
         }
         // The gate goes with the outcome: whoever settles it again, too late, must not open it.
-        let (outcome, waker, line) = parker.state.with(py, |state| {
+        let (outcome, waker) = parker.state.with(py, |state| {
             let waker = std::mem::replace(&mut state.waker, Waker::Nobody);
-            (state.outcome.take(), waker, state.line.take())
+            (state.outcome.take(), waker)
         });
-        drop((waker, line));
+        drop(waker);
         Ok(outcome.expect("settled, and read by nobody else"))
     }
 
